@@ -1,0 +1,36 @@
+# make demo    compile the examples and run both models on four ranks
+# make test    run the tests
+# make lint    ruff and mypy
+#
+# Everything is installed into .venv first; PYTHON names the interpreter to make it with (3.11 or newer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+demo: $(READY)
+	$(BIN)/python -m examples.demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check boundaryc examples tests benchmarks
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV)
+
+# torch goes first and alone, at the pinned version, so that nothing installed after it can choose another build.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "boundaryc needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt torch==2.13.0
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,37 @@
+"""The YAML language: text in, a resolved `Stack` or diagnostics out."""
+
+from __future__ import annotations
+
+from boundaryc.language.canonical import canonical
+from boundaryc.language.codes import CODES
+from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Severity, render
+from boundaryc.language.loader import load, loads
+from boundaryc.language.model import (
+    MoeSpec,
+    NormSpec,
+    OperationDecl,
+    Stack,
+    Stage,
+    TopologySpec,
+)
+from boundaryc.language.spans import Position, Span
+
+__all__ = [
+    "CODES",
+    "BoundarycError",
+    "Diagnostic",
+    "Label",
+    "MoeSpec",
+    "NormSpec",
+    "OperationDecl",
+    "Position",
+    "Severity",
+    "Span",
+    "Stack",
+    "Stage",
+    "TopologySpec",
+    "canonical",
+    "load",
+    "loads",
+    "render",
+]

@@ -1,0 +1,48 @@
+"""A stack's meaning as text, for hashing and comparing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from boundaryc.language.model import Stack
+
+
+def canonical(stack: Stack) -> str:
+    """The stack as JSON that depends on nothing but what the file means.
+
+    Comments, line ends, spelling of numbers, defaults written out and the order of keys make no
+    difference; layers, the order of their stages and of an operation's params do. Runs of equal
+    layers are written once, so that the text of a deep stack stays short. Ends with a newline.
+    """
+    meaning = {
+        field.name: _plain(getattr(stack, field.name))
+        for field in dataclasses.fields(stack)
+        if field.compare
+    }
+    meaning["language"] = 1
+    meaning["layers"] = _runs(stack.layers)
+    return json.dumps(meaning, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _runs(layers: tuple[tuple[str, ...], ...]) -> list[tuple[int, tuple[str, ...]]]:
+    """Equal consecutive layers as (how many, stages)."""
+    runs: list[tuple[int, tuple[str, ...]]] = []
+    for layer in layers:
+        if runs and runs[-1][1] == layer:
+            runs[-1] = (runs[-1][0] + 1, layer)
+        else:
+            runs.append((1, layer))
+    return runs

@@ -1,0 +1,93 @@
+"""What may be called what.
+
+Names from a stack file become Python identifiers, module names and folder names, so the grammar is
+narrow and whatever generated code or a file system already uses is taken.
+"""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+import re
+from collections.abc import Iterable
+
+MAX_NAME = 40
+
+_NAME = re.compile(r"[a-z](?:_?[a-z0-9])*\Z")
+_CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
+
+_PYTHON = frozenset(word.lower() for word in (*keyword.kwlist, *keyword.softkwlist))
+_DEVICES = frozenset(
+    {"aux", "con", "nul", "prn"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
+)
+_MODULES = frozenset(
+    {"boundaryc", "kernels", "load", "manifest", "policies", "rowwise", "runtime", "supports"}
+    | {"topologies", "torch", "triton"}
+)
+
+RESERVED = {
+    "stack": _DEVICES | _MODULES,
+    "topology": _DEVICES | _MODULES,
+    "stage": frozenset(
+        {"batch", "bind", "enter", "exit", "final", "finish", "groups", "hidden", "layer"}
+        | {"layers", "load", "norm", "prepare", "rows", "select", "self", "stack", "start"}
+        | {"stream", "torch"}
+    ),
+    "operation": frozenset(
+        {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
+        | {"scaled_add"}
+    ),
+    "param": frozenset(
+        {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
+    ),
+}
+"""Names that each kind of thing may not have, beside Python's keywords."""
+
+
+def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
+    """Why `name` cannot be a `kind` ("stack", "topology", "stage", "operation", "param").
+
+    None if it can; otherwise code, message and help.
+    """
+    if len(name) > MAX_NAME:
+        shown = f"{name[:12]}..."
+        help_ = f"names have at most {MAX_NAME} characters"
+        return "BC201", f"the {kind} name `{shown}` has {len(name)} characters", help_
+    if not _NAME.match(name):
+        help_ = "use a-z, 0-9 and single underscores, beginning with a letter"
+        return "BC201", f"`{name}` cannot be the name of a {kind}", help_
+    if name in _PYTHON:
+        return "BC202", f"`{name}` is a word of Python", f"choose another name, like `{name}_1`"
+    if name in RESERVED[kind]:
+        help_ = f"choose another name; `{name}` already means something in this place"
+        return "BC202", f"`{name}` is reserved and cannot be the name of a {kind}", help_
+    if kind == "stage" and "_to_" in name:
+        help_ = "leave out `_to_`: it separates producer and consumer in generated names"
+        return "BC202", f"`{name}` cannot be the name of a stage", help_
+    return None
+
+
+def call_problem(call: str) -> str | None:
+    """Why `call` is not `package.module:function`; None if it is. Nothing is imported."""
+    if not _CALL.match(call) or len(call) > 200:
+        return f"`{call[:60]}` is not of the form package.module:function"
+    for part in re.split(r"[.:]", call):
+        if keyword.iskeyword(part) or part.startswith("__"):
+            return f"`{part}` in `{call[:60]}` is not an ordinary Python name"
+    return None
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` was probably meant to be."""
+    close = difflib.get_close_matches(word[:MAX_NAME], sorted(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(word: str, known: Iterable[str], what: str, planned: Iterable[str] = ()) -> str:
+    """Help for an unknown word: the closest known or planned one, or all known ones."""
+    options = sorted(known)
+    close = suggest(word, [*options, *planned])
+    if close:
+        return f"did you mean `{close}`?"
+    listed = ", ".join(f"`{option}`" for option in options[:12])
+    return f"{what}: {listed}" if options else f"{what}: none"

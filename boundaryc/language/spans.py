@@ -1,0 +1,33 @@
+"""Places in a source file.
+
+Lines and columns are 1-based and columns count characters, which is what editors show. The end of a
+span is exclusive: the column one past its last character.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """One character of a file: `line` and `column`, both counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The characters of `file` from `start` up to, not including, `end`.
+
+    `file` is the name the source was loaded under, unchanged, so that what is printed can be
+    clicked in a terminal.
+    """
+
+    file: str
+    start: Position
+    end: Position
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.start.line}:{self.start.column}"

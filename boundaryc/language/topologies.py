@@ -1,0 +1,85 @@
+"""`topologies` and `variants`: every size resolved, every product checked."""
+
+from __future__ import annotations
+
+from boundaryc.language.context import Context
+from boundaryc.language.model import MoeSpec, Stage, TopologySpec
+from boundaryc.language.reader import Path
+from boundaryc.language.schema import MoeShape, StackShape, TopologyShape
+
+VARIANTS = ("ordinary", "sequence_parallel")
+
+
+def resolve_topologies(
+    shape: StackShape, stages: tuple[Stage, ...], context: Context
+) -> tuple[TopologySpec, ...]:
+    """The topologies by size and name; errors go to `context`."""
+    sparse = any(stage.sparse for stage in stages)
+    dense = any(stage.kind == "ffn" and not stage.sparse for stage in stages)
+    found = []
+    for name, entry in shape.topologies.items():
+        path: Path = ("topologies", name)
+        context.name("topology", name, path)
+        if entry.moe is not None and not sparse:
+            message = "`moe` is declared and no stage is sparse"
+            help_ = "remove `moe`, or mark a stage with `sparse: true`"
+            context.report("BC204", (*path, "moe"), message, help_, key=True)
+        if "dense_tp" in entry.model_fields_set and not dense:
+            message = "`dense_tp` is declared and the stack has no dense ffn"
+            context.report("BC204", (*path, "dense_tp"), message, "remove `dense_tp`", key=True)
+        if entry.attn_cp > 1:
+            context.unsupported("attn_cp", (*path, "attn_cp"), key=True)
+        found.append(_topology(name, entry, context))
+    found.sort(key=lambda spec: (spec.tp, spec.attn_dp, spec.name))
+    return tuple(found)
+
+
+def _topology(name: str, entry: TopologyShape, context: Context) -> TopologySpec:
+    path: Path = ("topologies", name)
+    groups = entry.attn_dp * entry.attn_cp
+    if entry.tp % groups:
+        what = "attn_dp" if entry.attn_cp == 1 else "attn_dp * attn_cp"
+        at = "attn_dp" if "attn_dp" in entry.model_fields_set else "attn_cp"
+        message = f"{what} = {groups} does not divide tp = {entry.tp}"
+        help_ = "tp = attn_dp * attn_cp * attn_tp, and attn_tp is what remains"
+        context.report("BC205", (*path, at), message, help_)
+    attn_tp = max(1, entry.tp // groups)
+    widths = {1: 1, "attn_tp": attn_tp, "tp": entry.tp}
+    return TopologySpec(
+        name=name,
+        tp=entry.tp,
+        attn_dp=entry.attn_dp,
+        attn_cp=entry.attn_cp,
+        attn_tp=attn_tp,
+        dense_tp=widths[entry.dense_tp],
+        moe=_moe(entry.moe or MoeShape(), entry.tp, (*path, "moe"), context),
+    )
+
+
+def _moe(entry: MoeShape, tp: int, path: Path, context: Context) -> MoeSpec:
+    groups = entry.dp * entry.ep
+    if entry.tp is None and tp % groups:
+        message = f"moe dp * ep = {groups} does not divide tp = {tp}"
+        help_ = "moe dp * ep * tp is the topology's tp, and moe tp is what remains"
+        context.report("BC205", path, message, help_, key=True)
+    moe_tp = max(1, tp // groups) if entry.tp is None else entry.tp
+    if entry.tp is not None and groups * entry.tp != tp:
+        message = f"moe dp * ep * tp = {groups * entry.tp} is not tp = {tp}"
+        help_ = "leave out moe `tp`: it is what remains of the topology's tp"
+        context.report("BC205", path, message, help_, key=True)
+    return MoeSpec(entry.dp, entry.ep, moe_tp, entry.all_to_all)
+
+
+def resolve_variants(
+    shape: StackShape, topologies: tuple[TopologySpec, ...], context: Context
+) -> tuple[str, ...]:
+    """The listed variants in the language's order; one that no topology can run is an error."""
+    listed = [str(variant) for variant in shape.variants]
+    context.repeats(listed, ("variants",))
+    cuts = any(spec.attn_tp > 1 for spec in topologies)
+    if "sequence_parallel" in listed and not cuts:
+        path: Path = ("variants", listed.index("sequence_parallel"))
+        message = "sequence_parallel applies to no topology: attn_tp is 1 in all of them"
+        help_ = "remove the variant, or add a topology with attn_tp of at least 2"
+        context.report("BC204", path, message, help_)
+    return tuple(variant for variant in VARIANTS if variant in listed)

@@ -1,0 +1,136 @@
+"""What an operation costs: collectives, wire bytes, device bytes, and the order of ties.
+
+Bytes are for one rank and for as many tokens as the mesh has ranks, so that every share is a whole
+number: rows sharded over ``R`` are ``ranks / size(R)`` of them. An all-reduce over n ranks sends
+2(n-1)/n of its payload, a reduce-scatter or a gather (n-1)/n (ring or tree, to first order).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boundaryc.plan.ops import (
+    AllGather,
+    AllReduce,
+    Enter,
+    GatherSum,
+    Join,
+    Operation,
+    Read,
+    ReduceScatter,
+    ResidualGather,
+    Transform,
+    Update,
+)
+from boundaryc.plan.state import EdgeFacts, Phase, State
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a plan sends and touches, and how it ranks among equals. All counts are non-negative."""
+
+    collectives: int = 0
+    wire: int = 0
+    device: int = 0
+    joins: int = 0
+    before_hand_off: int = 0
+    operations: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.collectives + other.collectives,
+            self.wire + other.wire,
+            self.device + other.device,
+            self.joins + other.joins,
+            self.before_hand_off + other.before_hand_off,
+            self.operations + other.operations,
+        )
+
+    def times(self, count: int) -> Cost:
+        """The cost of ``count`` equal plans."""
+        return Cost(
+            self.collectives * count,
+            self.wire * count,
+            self.device * count,
+            self.joins * count,
+            self.before_hand_off * count,
+            self.operations * count,
+        )
+
+    def latency_first(self) -> tuple[int, ...]:
+        """The order for few rows: fewer collectives, then bytes, then ties."""
+        return (self.collectives, self.wire, self.device, *self._ties())
+
+    def bytes_first(self, alpha: int) -> tuple[int, ...]:
+        """The order for many rows: bytes, a collective counting as ``alpha`` of them, then ties."""
+        return (self.wire + alpha * self.collectives, self.device, *self._ties())
+
+    def _ties(self) -> tuple[int, ...]:
+        return (self.joins, self.before_hand_off, self.operations)
+
+
+def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
+    """The cost of running ``op`` in ``state``, in which it is legal."""
+    wire = _wire(op, state, facts)
+    return Cost(
+        collectives=int(wire > 0),
+        wire=wire,
+        device=_device(op, state, facts),
+        joins=int(isinstance(op, Join)),
+        before_hand_off=int(not state.handed_off),
+        operations=1,
+    )
+
+
+def _rows(mask: int, facts: EdgeFacts) -> int:
+    return facts.size(facts.every) // facts.size(mask)
+
+
+def _width(state: State, facts: EdgeFacts) -> int:
+    if state.phase is Phase.INPUT:
+        return facts.widths.input
+    if state.phase is Phase.CONTRIBUTION:
+        return facts.widths.contribution
+    return facts.widths.residual
+
+
+def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
+    match op:
+        case AllReduce(axes):
+            return _share(2, axes, state.rows, facts) * _width(state, facts)
+        case ReduceScatter(axes):
+            return _share(1, axes, state.rows, facts) * _width(state, facts)
+        case AllGather(axes):
+            return _share(1, axes, state.rows & ~axes, facts) * _width(state, facts)
+        case GatherSum(gather, owed):
+            wide = state.rows & ~gather
+            return _share(2, gather | owed, wide, facts) * _width(state, facts)
+        case ResidualGather(axes):
+            return _share(1, axes, state.residual & ~axes, facts) * facts.widths.residual
+        case _:
+            return 0
+
+
+def _share(times: int, axes: int, wide: int, facts: EdgeFacts) -> int:
+    """``times`` (n-1)/n of the rows of ``wide``, of which n members hold a part or a copy each."""
+    members = facts.size(axes)
+    return times * (members - 1) * _rows(wide, facts) // members
+
+
+def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
+    rows, widths = _rows(state.rows, facts), facts.widths
+    match op:
+        case Update():
+            return rows * (widths.contribution + 2 * widths.residual)
+        case Read():
+            return rows * widths.input
+        case Join():
+            return rows * 2 * widths.contribution
+        case Transform():
+            return rows * 2 * widths.contribution
+        case Enter():
+            return 0
+        case GatherSum(gather, _):
+            return _rows(state.rows & ~gather, facts) * _width(state, facts)
+        case _:
+            return 0

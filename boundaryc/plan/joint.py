@@ -1,0 +1,91 @@
+"""Choosing one label per variable so that the sum of pairwise costs is smallest.
+
+Where the residual rests when a stage runs is one choice for all boundaries that touch the stage, so
+the boundaries of a stack are planned together. The variables are few (one per stage in its
+context) and hang together loosely, so exact variable elimination is cheap; see Dechter,
+"Bucket elimination", 1999.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Generic, TypeVar
+
+from boundaryc.plan.cost import Cost
+
+V = TypeVar("V", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
+Order = Callable[[Cost], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor(Generic[V, L]):
+    """A cost for some of the combinations of its variables' labels; the others are impossible."""
+
+    variables: tuple[V, ...]
+    costs: Mapping[tuple[L, ...], Cost]
+
+
+def minimise(
+    domains: Mapping[V, Sequence[L]], factors: Sequence[Factor[V, L]], order: Order
+) -> dict[V, L] | None:
+    """The cheapest assignment, or None where every one is impossible.
+
+    Among equals the labels that come first in their domains win.
+    """
+    remaining = list(factors)
+    order_of_elimination: list[tuple[V, Factor[V, L], dict[tuple[L, ...], L]]] = []
+    left = list(domains)
+    while left:
+        variable = min(left, key=lambda v: (_degree(v, remaining), left.index(v)))
+        left.remove(variable)
+        touching = [factor for factor in remaining if variable in factor.variables]
+        remaining = [factor for factor in remaining if variable not in factor.variables]
+        merged, choice = _eliminate(variable, domains, touching, order)
+        if not merged.costs:
+            return None
+        order_of_elimination.append((variable, merged, choice))
+        remaining.append(merged)
+    assignment: dict[V, L] = {}
+    for variable, merged, choice in reversed(order_of_elimination):
+        assignment[variable] = choice[tuple(assignment[v] for v in merged.variables)]
+    return assignment
+
+
+def _degree(variable: V, factors: Sequence[Factor[V, L]]) -> int:
+    touching = (factor.variables for factor in factors if variable in factor.variables)
+    return len({other for variables in touching for other in variables})
+
+
+def _eliminate(
+    variable: V,
+    domains: Mapping[V, Sequence[L]],
+    touching: Sequence[Factor[V, L]],
+    order: Order,
+) -> tuple[Factor[V, L], dict[tuple[L, ...], L]]:
+    """Sums the factors that touch a variable and keeps its best label for every context."""
+    context = tuple(dict.fromkeys(v for f in touching for v in f.variables if v != variable))
+    costs: dict[tuple[L, ...], Cost] = {}
+    choice: dict[tuple[L, ...], L] = {}
+    for labels in product(*(domains[v] for v in context)):
+        assigned = dict(zip(context, labels, strict=True))
+        for label in domains[variable]:
+            assigned[variable] = label
+            total = _total(touching, assigned)
+            if total is None:
+                continue
+            if labels not in costs or order(total) < order(costs[labels]):
+                costs[labels], choice[labels] = total, label
+    return Factor(context, costs), choice
+
+
+def _total(factors: Sequence[Factor[V, L]], assigned: Mapping[V, L]) -> Cost | None:
+    total = Cost()
+    for factor in factors:
+        cost = factor.costs.get(tuple(assigned[v] for v in factor.variables))
+        if cost is None:
+            return None
+        total = total + cost
+    return total

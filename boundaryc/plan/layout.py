@@ -1,0 +1,195 @@
+"""Where the residual rests: the boundaries of a stack, planned together.
+
+Every node gets a label: under which contract its consumer runs, and on which rows the residual
+then lies. A boundary's cost depends on the labels at its two ends only, so the best labels are the
+minimum of a sum of pairwise costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
+from boundaryc.graph.contracts import Contract, Regime, contracts
+from boundaryc.language.model import Stack, TopologySpec
+from boundaryc.operations import Operation
+from boundaryc.plan.cost import Cost
+from boundaryc.plan.joint import Factor, minimise
+from boundaryc.plan.search import Goal, Path, search, unmet
+from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
+from boundaryc.topology import Mesh
+
+REPEATED = 1000
+"""How much more a boundary counts that the stack meets again and again, whatever its depth."""
+
+Paths = dict[tuple[State, frozenset[Goal], EdgeFacts], dict[Goal, Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One topology to plan, with what has been found so far."""
+
+    stack: Stack
+    graph: StageGraph
+    operations: Mapping[str, Operation]
+    spec: TopologySpec
+    paths: Paths = field(repr=False)  # shared by all topologies of a stack
+    layouts: dict[object, Layout | Edge | None] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Label:
+    """What is chosen for a node: how its consumer runs, and where the residual then rests."""
+
+    contract: int
+    residual: int
+
+
+Layout = Mapping[Edge, tuple[State, Goal, Path]]
+
+
+def layout(
+    problem: Problem, mesh: Mesh, demands: Regime, facts: Mapping[Edge, EdgeFacts]
+) -> Layout | Edge | None:
+    """The cheapest plan of all boundaries together.
+
+    An edge that no path can serve is returned in its place; None means that each has a path but
+    not together.
+    """
+    plain = {edge: replace(f, even=f.every, scatter_by_size=False) for edge, f in facts.items()}
+    key = (mesh, demands, tuple(plain.items()))
+    if key not in problem.layouts:
+        problem.layouts[key] = _solve(problem, mesh, demands, plain)
+    return problem.layouts[key]
+
+
+def _solve(
+    problem: Problem, mesh: Mesh, demands: Regime, facts: Mapping[Edge, EdgeFacts]
+) -> Layout | Edge | None:
+    ways, labels = _choices(problem, mesh, demands)
+    paths: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
+    for edge in problem.graph.edges():
+        paths[edge] = _pairs(problem, edge, facts[edge], labels, ways)
+        if not paths[edge]:
+            return edge
+    chosen = _choose(problem, labels, paths)
+    if chosen is None:
+        return None
+    return {
+        edge: (
+            _start(edge, chosen[edge.source], ways),
+            _goals((chosen[edge.target],), ways[edge.target])[0],
+            paths[edge][chosen[edge.source], chosen[edge.target]],
+        )
+        for edge in problem.graph.edges()
+    }
+
+
+def reason(
+    problem: Problem,
+    mesh: Mesh,
+    demands: Regime,
+    edge: Edge,
+    found: Edge | None,
+    facts: Mapping[Edge, EdgeFacts],
+) -> str:
+    """Why ``edge`` has no plan, for people."""
+    if found is None:
+        return "no residual layout serves all boundaries together"
+    ways, labels = _choices(problem, mesh, demands)
+    start = _start(edge, labels[edge.source][0], ways)
+    goals = frozenset(_goals(labels[edge.target], ways[edge.target]))
+    return unmet(start, goals, facts[edge], Cost.latency_first)
+
+
+def _choices(
+    problem: Problem, mesh: Mesh, demands: Regime
+) -> tuple[dict[Node, tuple[Contract, ...]], dict[Node, tuple[_Label, ...]]]:
+    """For every node the contracts its consumer may run under, and the labels to choose from."""
+    ways = {node: _ways(problem, mesh, demands, node) for node in problem.graph.nodes()}
+    rests = _rests(mesh, demands, [way for some in ways.values() for way in some])
+    labels = {node: _labels(demands, node, ways[node], rests) for node in ways}
+    labels[START] = (_Label(0, NO_RESIDUAL),)
+    ways[START] = (Contract(demands.rows, demands.rows, 0),)
+    return ways, labels
+
+
+def _rests(mesh: Mesh, demands: Regime, ways: list[Contract]) -> tuple[int, ...]:
+    """Where a residual may rest: on rows that some contract names, or their joins and meets.
+
+    Other layouts would need a move before and after every stage that gains nothing.
+    """
+    rests = {demands.rows, demands.read_local | demands.rows, mesh.every}
+    rests |= {rows for way in ways for rows in (way.rows_in, way.rows_out, way.rows_out | way.owes)}
+    while True:
+        wider = rests | {op for a in rests for b in rests for op in (a | b, a & b)}
+        if wider == rests:
+            return tuple(sorted(mask for mask in rests if not demands.read_local & ~mask))
+        rests = wider
+
+
+def _ways(problem: Problem, mesh: Mesh, demands: Regime, node: Node) -> tuple[Contract, ...]:
+    if node.consumer == FINAL:
+        return (Contract(demands.rows, demands.rows, 0),)
+    return contracts(problem.stack.stage(node.consumer), problem.spec, mesh, demands)
+
+
+def _labels(
+    demands: Regime, node: Node, ways: tuple[Contract, ...], rests: tuple[int, ...]
+) -> tuple[_Label, ...]:
+    if node.consumer == FINAL:
+        return (_Label(0, demands.rows),)
+    return tuple(_Label(way, residual) for way in range(len(ways)) for residual in rests)
+
+
+def _start(edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]]) -> State:
+    contract = ways[edge.source][label.contract]
+    if edge.source == START:
+        return State(Phase.INITIAL, contract.rows_out, 0, NO_RESIDUAL, handed_off=True)
+    return State(Phase.CONTRIBUTION, contract.rows_out, contract.owes, label.residual)
+
+
+def _goals(labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -> tuple[Goal, ...]:
+    return tuple(Goal(ways[label.contract].rows_in, label.residual) for label in labels)
+
+
+def _pairs(
+    problem: Problem,
+    edge: Edge,
+    facts: EdgeFacts,
+    labels: Mapping[Node, tuple[_Label, ...]],
+    ways: Mapping[Node, tuple[Contract, ...]],
+) -> dict[tuple[_Label, _Label], Path]:
+    """The shortest path of an edge for every pair of labels at its ends."""
+    targets = labels[edge.target]
+    goals = _goals(targets, ways[edge.target])
+    pairs: dict[tuple[_Label, _Label], Path] = {}
+    for source in labels[edge.source]:
+        start = _start(edge, source, ways)
+        key = (start, frozenset(goals), facts)
+        if key not in problem.paths:
+            problem.paths[key] = search(*key, Cost.latency_first)
+        found = problem.paths[key]
+        for target, goal in zip(targets, goals, strict=True):
+            if goal in found:
+                pairs[source, target] = found[goal]
+    return pairs
+
+
+def _choose(
+    problem: Problem,
+    labels: Mapping[Node, tuple[_Label, ...]],
+    paths: Mapping[Edge, Mapping[tuple[_Label, _Label], Path]],
+) -> dict[Node, _Label] | None:
+    factors: list[Factor[Node, _Label]] = [
+        Factor(
+            (edge.source, edge.target),
+            {
+                pair: path.cost.times(REPEATED if problem.graph.repeats(edge) else 1)
+                for pair, path in pairs.items()
+            },
+        )
+        for edge, pairs in paths.items()
+    ]
+    return minimise(labels, factors, Cost.latency_first)

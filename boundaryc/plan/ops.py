@@ -1,0 +1,245 @@
+"""The operations of a boundary: what each needs of a state, and the state it leaves.
+
+An operation is a frozen record with a typing rule, ``apply(state, facts) -> state | None``; what it
+moves is priced in ``cost``. Rules follow the typing of distributed values: a sum is owed over atoms
+on which the rows agree, and a move is legal only if it delivers rows in canonical order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State, keeps_order
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Sums the value over ``axes``; every rank keeps all its rows."""
+
+    axes: int
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the sum, or None where it is not legal."""
+        if not self.axes or self.axes & ~state.owes:
+            return None
+        return _settle(replace(state, owes=state.owes & ~self.axes))
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """Sums the value over ``axes`` and leaves each rank its own part of the rows."""
+
+    axes: int
+    variable: bool
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the sum, or None where it is not legal."""
+        rows = state.rows | self.axes
+        if not self.axes or self.axes & ~(state.owes & facts.scatter):
+            return None
+        if not _moves(self, rows, facts):
+            return None
+        return _settle(replace(state, rows=rows, owes=state.owes & ~self.axes))
+
+
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """Collects the value's rows over ``axes`` on every member of the group."""
+
+    axes: int
+    variable: bool
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the gather, or None where it is not legal."""
+        if state.phase is Phase.STREAM or not self.axes or self.axes & ~state.rows:
+            return None
+        if not _moves(self, state.rows, facts):
+            return None
+        return replace(state, rows=state.rows & ~self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Keeps this rank's own part of rows that all members of ``axes`` hold; no communication."""
+
+    axes: int
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the cut, or None where it is not legal."""
+        rows = state.rows | self.axes
+        if state.phase is Phase.STREAM or not self.axes or self.axes & (state.rows | state.owes):
+            return None
+        return replace(state, rows=rows) if keeps_order(self.axes, rows, facts.every) else None
+
+
+@dataclass(frozen=True, slots=True)
+class GatherSum:
+    """One all-reduce of placed rows: gathers over ``gather`` and sums over ``sum`` at once."""
+
+    gather: int
+    sum: int
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the placed sum, or None where it is not legal."""
+        if not self.gather or self.gather & ~state.rows or self.sum & ~state.owes:
+            return None
+        if state.phase is Phase.STREAM or not keeps_order(self.gather, state.rows, facts.every):
+            return None
+        return _settle(replace(state, rows=state.rows & ~self.gather, owes=state.owes & ~self.sum))
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """Runs the producer's declared transform of its contribution."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the transform, or None where it is not legal."""
+        if state.phase is not Phase.CONTRIBUTION or not state.transform or state.joined:
+            return None
+        if state.owes and not facts.transform_linear:
+            return None
+        return replace(state, transform=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Applies the producer's update: the complete contribution becomes part of the residual."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The written state, or None where the update is not legal."""
+        if state.phase is not Phase.CONTRIBUTION or state.owes or state.transform or state.joined:
+            return None
+        return replace(state, phase=Phase.STREAM) if state.rows == state.residual else None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Adds the residual to a partial on exactly one rank of the sum, each at its own rows."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The joined state, or None where the residual may not join."""
+        if state.phase is not Phase.CONTRIBUTION or state.joined or state.transform:
+            return None
+        if not facts.joins_sum or not state.owes or state.residual == NO_RESIDUAL:
+            return None
+        extra = state.residual & ~state.rows
+        if state.rows & ~state.residual or extra & ~state.owes:
+            return None
+        return replace(state, joined=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Starts the residual from the stack's complete input."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The written state, or None where there already is a residual."""
+        if state.phase is not Phase.INITIAL or state.owes:
+            return None
+        return replace(state, phase=Phase.STREAM, residual=state.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Reads the consumer's input from the written residual."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state that holds the input, or None where the read may not run."""
+        if state.phase is not Phase.STREAM:
+            return None
+        if facts.read_local & ~state.rows or facts.read_whole & state.rows:
+            return None
+        return replace(state, phase=Phase.INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOff:
+    """The end of the producer's exit code; what follows is the consumer's prepare code."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The handed-off state, or None where the producer may not leave it so."""
+        if state.handed_off or state.phase is Phase.INPUT:
+            return None
+        if state.owes and not facts.may_defer:
+            return None
+        if facts.update_at_producer and state.phase is not Phase.STREAM:
+            return None
+        if facts.complete_on is not None and (state.owes or state.rows != facts.complete_on):
+            return None
+        return replace(state, handed_off=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualSlice:
+    """Keeps this rank's own part of the residual over ``axes``; no communication."""
+
+    axes: int
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the cut, or None where it is not legal."""
+        if not _residual_may_move(state, facts) or self.axes & state.residual:
+            return None
+        finer = state.residual | self.axes
+        if not self.axes or not keeps_order(self.axes, finer, facts.every):
+            return None
+        return _with_residual(state, finer)
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualGather:
+    """Collects the residual's rows over ``axes`` on every member of the group."""
+
+    axes: int
+    variable: bool
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the gather, or None where it is not legal."""
+        if not _residual_may_move(state, facts) or self.axes & ~state.residual:
+            return None
+        if not self.axes or not _moves(self, state.residual, facts):
+            return None
+        return _with_residual(state, state.residual & ~self.axes)
+
+
+Operation = (
+    AllReduce
+    | ReduceScatter
+    | AllGather
+    | Slice
+    | GatherSum
+    | Transform
+    | Update
+    | Join
+    | Enter
+    | Read
+    | HandOff
+    | ResidualSlice
+    | ResidualGather
+)
+
+
+def _settle(state: State) -> State:
+    """A joined partial whose last sum is done is the written stream."""
+    if state.joined and not state.owes:
+        return replace(state, phase=Phase.STREAM, joined=False, residual=state.rows)
+    return state
+
+
+def _with_residual(state: State, rows: int) -> State:
+    if state.phase is Phase.STREAM:
+        return replace(state, rows=rows, residual=rows)
+    return replace(state, residual=rows)
+
+
+def _residual_may_move(state: State, facts: EdgeFacts) -> bool:
+    """Before the sum is done the residual only moves to join it: other orders are no cheaper."""
+    if state.residual == NO_RESIDUAL or state.joined:
+        return False
+    return not state.owes or facts.joins_sum
+
+
+def _moves(op: ReduceScatter | AllGather | ResidualGather, finer: int, facts: EdgeFacts) -> bool:
+    """Whether rows arrive in order and a fixed-size collective really has equal sizes."""
+    if not op.variable and op.axes & ~facts.even:
+        return False
+    return keeps_order(op.axes, finer, facts.every)

@@ -1,0 +1,162 @@
+"""The planner: a boundary is the shortest path over typed operations.
+
+Dijkstra's algorithm on states that are built as they are met; costs are compared as tuples, which
+is sound because they only grow and add component by component. Successors are generated in a fixed
+order and the first of equals wins, so a plan is a function of its inputs alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from boundaryc.plan.cost import Cost, price
+from boundaryc.plan.ops import (
+    AllGather,
+    AllReduce,
+    Enter,
+    GatherSum,
+    HandOff,
+    Join,
+    Operation,
+    Read,
+    ReduceScatter,
+    ResidualGather,
+    ResidualSlice,
+    Slice,
+    Transform,
+    Update,
+)
+from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
+
+Order = Callable[[Cost], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A finished boundary: its operations in order, and what they cost."""
+
+    ops: tuple[Operation, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Goal:
+    """Where a boundary must arrive: the input's rows, and where the residual must lie."""
+
+    rows: int
+    residual: int
+
+
+def search(
+    start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order
+) -> dict[Goal, Path]:
+    """The cheapest path from ``start`` to each goal that can be reached."""
+    best: dict[State, tuple[int, ...]] = {start: order(Cost())}
+    came: dict[State, tuple[State, Operation]] = {}
+    costs = {start: Cost()}
+    serial = count()
+    queue = [(order(Cost()), next(serial), start)]
+    found: dict[Goal, Path] = {}
+    while queue and len(found) < len(goals):
+        rank, _, state = heapq.heappop(queue)
+        if rank > best[state]:
+            continue
+        goal = _goal_of(state)
+        if goal in goals and goal not in found:
+            found[goal] = Path(_trace(came, state), costs[state])
+        for op, after in successors(state, facts):
+            cost = costs[state] + price(op, state, facts)
+            rank = order(cost)
+            if after not in best or rank < best[after]:
+                best[after], costs[after], came[after] = rank, cost, (state, op)
+                heapq.heappush(queue, (rank, next(serial), after))
+    return found
+
+
+def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
+    """Every legal operation of a state with the state it leaves, in a fixed order."""
+    for op in _candidates(state, facts):
+        after = op.apply(state, facts)
+        if after is not None:
+            yield op, after
+
+
+def _goal_of(state: State) -> Goal | None:
+    if state.phase is Phase.INPUT and state.handed_off:
+        return Goal(state.rows, state.residual)
+    return None
+
+
+def _trace(came: dict[State, tuple[State, Operation]], state: State) -> tuple[Operation, ...]:
+    ops: list[Operation] = []
+    while state in came:
+        state, op = came[state]
+        ops.append(op)
+    return tuple(reversed(ops))
+
+
+def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
+    yield from (Enter(), Transform(), Update(), Read(), Join(), HandOff())
+    for axes in _parts(state.owes):
+        yield AllReduce(axes)
+        yield ReduceScatter(axes, facts.variable(axes, scatter=True))
+        for gather in _parts(state.rows):
+            yield GatherSum(gather, axes)
+    if state.phase is not Phase.STREAM:
+        for axes in _parts(state.rows):
+            yield AllGather(axes, facts.variable(axes))
+        for axes in _parts(facts.every & ~state.rows & ~state.owes):
+            yield Slice(axes)
+    if state.residual != NO_RESIDUAL:
+        for axes in _parts(state.residual):
+            yield ResidualGather(axes, facts.variable(axes))
+        for axes in _parts(facts.every & ~state.residual):
+            yield ResidualSlice(axes)
+
+
+def _parts(mask: int) -> Iterator[int]:
+    """The non-empty subsets of a mask, smallest number first."""
+    part = (0 - mask) & mask
+    while part:
+        yield part
+        part = (part - mask) & mask
+
+
+def fit(path: Path, facts: EdgeFacts) -> Path:
+    """The same path for a batch with other evenness: only the form of its moves may change.
+
+    A move costs the same with fixed and with variable sizes, so a shortest path stays one as long
+    as the atoms that may be scattered over are the same.
+    """
+    return replace(path, ops=tuple(_fit(op, facts) for op in path.ops))
+
+
+def _fit(op: Operation, facts: EdgeFacts) -> Operation:
+    match op:
+        case ReduceScatter(axes, _):
+            return ReduceScatter(axes, facts.variable(axes, scatter=True))
+        case AllGather(axes, _):
+            return AllGather(axes, facts.variable(axes))
+        case ResidualGather(axes, _):
+            return ResidualGather(axes, facts.variable(axes))
+        case _:
+            return op
+
+
+def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) -> str:
+    """Which single requirement, if it were dropped, would let a path exist."""
+    relaxed = (
+        ("the producer may not leave its sum to the next stage", replace(facts, may_defer=True)),
+        ("the end of the stack must be handed a complete value", replace(facts, complete_on=None)),
+        ("the read must run on rows still sharded there", replace(facts, read_local=0)),
+        ("the read needs every row", replace(facts, read_whole=0)),
+        ("the update must run at the producer", replace(facts, update_at_producer=False)),
+        ("the sum may not end in a reduce-scatter", replace(facts, scatter=facts.every)),
+    )
+    for text, looser in relaxed:
+        if search(start, goals, looser, order):
+            return text
+    return "no order of legal operations delivers these rows"

@@ -1,0 +1,114 @@
+"""What the planner knows at one point of a boundary, and the facts that do not change along it.
+
+Sets of mesh atoms are integer masks; bit 0 is the *outermost* atom, so "outer" means "lower bit".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+NO_RESIDUAL = -1
+"""The residual rows of a state that has no residual yet (the entry of a stack)."""
+
+
+class Phase(IntEnum):
+    """What the value of a state is."""
+
+    INITIAL = 0  # the stack's input: there is no residual yet
+    CONTRIBUTION = 1  # a producer's output, its update not applied
+    STREAM = 2  # the residual itself, written
+    INPUT = 3  # what the consumer's read returned
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One typed point of a boundary.
+
+    A value never owes a sum over an atom that its rows are sharded on: ``rows & owes == 0``.
+    In the stream phase the value is the residual, so ``rows == residual``.
+    """
+
+    phase: Phase
+    rows: int
+    owes: int
+    residual: int
+    joined: bool = False  # the partial already carries the residual
+    transform: bool = False  # a declared transform has not run yet
+    handed_off: bool = False  # the producer's exit code is behind us
+
+    def key(self) -> tuple[int, int, int, int, bool, bool, bool]:
+        """A total order of states that does not depend on hashing."""
+        return (
+            int(self.phase),
+            self.rows,
+            self.owes,
+            self.residual,
+            self.joined,
+            self.transform,
+            self.handed_off,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Bytes per token row of the three things a boundary moves."""
+
+    contribution: int
+    residual: int
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFacts:
+    """Everything about an edge that its operations may look at; equal on all ranks.
+
+    Facts that widen what a plan may do default to false where they are declared; the planner
+    itself has no defaults.
+    """
+
+    sizes: tuple[int, ...]  # of the atoms, outermost first
+    even: int  # atoms over which this batch's cuts have equal sizes
+    scatter: int  # atoms over which the contribution's sum may end in a reduce-scatter
+    scatter_by_size: bool  # such a scatter takes one size per rank even where all are equal
+    may_defer: bool  # an owed sum may cross the hand-off
+    complete_on: int | None  # rows on which a complete value must be handed off (end of a stack)
+    joins_sum: bool  # the residual may be added to a partial
+    update_at_producer: bool  # the update runs before the hand-off
+    transform_linear: bool  # a pending transform may run on a partial
+    transform_row_wise: bool  # a pending transform may run on any complete rows
+    read_local: int  # atoms the rows of the read must be sharded over
+    read_whole: int  # atoms the rows of the read must not be sharded over
+    widths: Widths
+
+    @property
+    def every(self) -> int:
+        """All atoms of the mesh."""
+        return (1 << len(self.sizes)) - 1
+
+    def variable(self, axes: int, *, scatter: bool = False) -> bool:
+        """Whether a move over ``axes`` needs one size per rank: it is uneven, or asked to."""
+        return bool(axes & ~self.even) or (scatter and self.scatter_by_size)
+
+    def size(self, axes: int) -> int:
+        """The number of ranks in a group over ``axes``."""
+        total = 1
+        for index, size in enumerate(self.sizes):
+            if axes >> index & 1:
+                total *= size
+        return total
+
+
+def keeps_order(moved: int, finer: int, every: int) -> bool:
+    """Whether a move over ``moved`` delivers rows in canonical order.
+
+    ``finer`` are the rows of the finer side. The atoms it leaves whole lie inside each leaf that is
+    moved, so every moved atom must be outside all of them.
+
+    >>> keeps_order(0b01, finer=0b01, every=0b11)  # outer atom moved, inner one whole
+    True
+    >>> keeps_order(0b10, finer=0b10, every=0b11)  # the outer atom is whole: rows would interleave
+    False
+    """
+    whole = every & ~finer
+    return whole == 0 or moved < (whole & -whole)

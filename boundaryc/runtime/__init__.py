@@ -1,0 +1,73 @@
+"""What generated boundary code imports at run time. It needs torch and nothing else.
+
+A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per forward from facts
+that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
+"""
+
+from boundaryc.runtime.batch import Batch, Column, Mode, Padding
+from boundaryc.runtime.boundaries import (
+    AttentionBoundary,
+    FfnBoundary,
+    Leaves,
+    Norm,
+    Prepare,
+    Prepares,
+)
+from boundaryc.runtime.collectives import (
+    Collective,
+    GroupProvider,
+    MappedGroups,
+    SingleCollective,
+    SingleGroups,
+    Sizes,
+)
+from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.exits import ExitDecision, Exits, FfnExit, Leave, Reduce
+from boundaryc.runtime.members import Cut, Members
+from boundaryc.runtime.mesh import Axes, Mesh
+from boundaryc.runtime.rowwise import add, add_rms_norm, rms_norm
+from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
+from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+
+__all__ = [
+    "AnyBatch",
+    "AnyStack",
+    "AttentionBoundary",
+    "Axes",
+    "Batch",
+    "BoundaryError",
+    "Collective",
+    "Column",
+    "Cut",
+    "ExitDecision",
+    "Exits",
+    "FfnBoundary",
+    "FfnExit",
+    "GlooCollective",
+    "GroupProvider",
+    "Leave",
+    "Leaves",
+    "MappedGroups",
+    "Members",
+    "Mesh",
+    "Mode",
+    "NcclCollective",
+    "Norm",
+    "OwedOutput",
+    "Padding",
+    "Prepare",
+    "Prepares",
+    "Reduce",
+    "ResidualStream",
+    "SingleCollective",
+    "SingleGroups",
+    "Sizes",
+    "Stack",
+    "StreamState",
+    "Table",
+    "TorchGroups",
+    "add",
+    "add_rms_norm",
+    "rms_norm",
+]

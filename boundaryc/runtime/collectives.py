@@ -1,0 +1,106 @@
+"""What a boundary asks of communication: groups of ranks, and who provides them.
+
+Any object with the methods of `Collective` works, so an engine can pass its own communicators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from boundaryc.runtime.mesh import Axes, Mesh
+
+Sizes = tuple[int, ...]
+"""Rows of each member of a group, in group order."""
+
+
+class Collective(Protocol):
+    """The collectives of one group. Rows are dimension 0; trailing dimensions are equal.
+
+    All members call the same methods in the same order, with equal ``sizes``. Row counts of 0 are
+    legal everywhere.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This rank's index in the group."""
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum of ``x`` over the group; equal shapes. It may overwrite ``x``."""
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The rows of all members in group order; ``sizes`` None: all have as many as ``x``."""
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """This rank's rows of the sum of ``x``; ``sizes`` None: all members get equally many."""
+
+
+class GroupProvider(Protocol):
+    """Gives the collectives of a mesh. Every rank asks for the same groups in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """This rank inside its pipeline stage, in 0..mesh.size - 1."""
+
+    def collective(self, mesh: Mesh, axes: Axes) -> Collective:
+        """The group of the ranks that agree with this one on all atoms but ``axes``."""
+
+
+class SingleCollective:
+    """A group of one rank: nothing to communicate."""
+
+    rank = 0
+    size = 1
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """``x`` itself."""
+        return x
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """``x`` itself."""
+        return x
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """``x`` itself."""
+        return x
+
+
+class SingleGroups:
+    """Groups of a topology with one rank."""
+
+    rank = 0
+
+    def collective(self, mesh: Mesh, axes: Axes) -> Collective:
+        """A group of one. ValueError where the mesh has more ranks."""
+        if mesh.size != 1:
+            raise ValueError(f"SingleGroups serves one rank; the mesh has {mesh.size}")
+        return SingleCollective()
+
+
+class MappedGroups:
+    """Groups of an engine with its own communicators, by the label of each group."""
+
+    def __init__(self, rank: int, groups: Mapping[str, Collective]) -> None:
+        self.rank = rank
+        self._groups = dict(groups)
+
+    def collective(self, mesh: Mesh, axes: Axes) -> Collective:
+        """The group given for ``mesh.label(axes)``; ValueError where it is missing or misplaced."""
+        label = mesh.label(axes)
+        group = self._groups.get(label)
+        if group is None:
+            given = ", ".join(sorted(self._groups)) or "none"
+            raise ValueError(f"no group is given for `{label}`; given: {given}")
+        members = mesh.members(self.rank, axes)
+        if (group.rank, group.size) != (members.index(self.rank), len(members)):
+            raise ValueError(
+                f"group `{label}` is rank {group.rank} of {group.size}; rank {self.rank} of this "
+                f"mesh is {members.index(self.rank)} of {len(members)} there"
+            )
+        return group

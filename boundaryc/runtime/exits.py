@@ -1,0 +1,122 @@
+"""The end of an FFN: one decision about its sum, published as flags and carried out afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.stream import OwedOutput
+
+if TYPE_CHECKING:
+    from boundaryc.runtime.batch import Batch
+
+Reduce = Callable[[Tensor, Any], Tensor]
+"""``(hidden, batch) -> hidden``: the sum that compute must do itself."""
+
+Leave = Callable[..., Tensor | OwedOutput]
+"""``(hidden, batch, *update_params) -> output``: completes or records what is still owed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitDecision:
+    """What compute must not do, and what the boundary does instead; made by the compiler.
+
+    ``fuse_mlp_allreduce``: the sum crosses to the next stage. ``mlp_reduce_scatter``: `leave` ends
+    it in a reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
+    """
+
+    fuse_mlp_allreduce: bool
+    mlp_reduce_scatter: bool
+    reduce: Reduce
+    leave: Leave
+
+
+Exits = tuple[ExitDecision, ...]
+"""The decision of one exit, one entry per column."""
+
+
+class _Phase(Enum):
+    NEW = "new"
+    OPEN = "open"
+    CLOSED = "closed"
+    FAILED = "failed"
+    FINISHED = "finished"
+
+
+_REFUSALS = {
+    _Phase.NEW: "run the computation inside the exit before finishing it",
+    _Phase.OPEN: "close the exit before finishing it",
+    _Phase.FAILED: "the computation of this exit failed; its output cannot be finished",
+    _Phase.FINISHED: "this exit is already finished",
+}
+
+
+class FfnExit:
+    """An open exit: flags for compute while it is entered, ``finish`` once afterwards.
+
+    Entering publishes it as ``batch.exit``; leaving restores what was there, even when compute
+    raises.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_decision",
+        "_outer",
+        "_phase",
+        "_update",
+        "defer_moe_finalize",
+        "fuse_mlp_allreduce",
+        "mlp_reduce_scatter",
+        "skips_reduction",
+    )
+
+    def __init__(
+        self, decision: ExitDecision, batch: Batch[Any, Any], update: tuple[Any, ...]
+    ) -> None:
+        self._decision = decision
+        self._batch = batch
+        self._update = update
+        self._outer: FfnExit | None = None
+        self._phase = _Phase.NEW
+        self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
+        self.mlp_reduce_scatter = decision.mlp_reduce_scatter
+        self.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
+        self.defer_moe_finalize = False
+
+    def __enter__(self) -> FfnExit:
+        if self._phase is not _Phase.NEW:
+            raise BoundaryError("an exit is entered once; ask the boundary for a new one")
+        self._phase = _Phase.OPEN
+        self._outer = self._batch.exit
+        self._batch.exit = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._batch.exit = self._outer
+        self._outer = None
+        self._phase = _Phase.CLOSED if kind is None else _Phase.FAILED
+
+    def reduce_output(self, hidden: Tensor) -> Tensor:
+        """The sum that compute must do itself; ``hidden`` unchanged where the boundary owns it."""
+        return self._decision.reduce(hidden, self._batch)
+
+    def finish(self, hidden: Tensor) -> Tensor | OwedOutput:
+        """Completes or records what ``hidden`` owes; the model passes the result on.
+
+        BoundaryError on a failed computation, while the exit is open, and the second time.
+        """
+        if self._phase is not _Phase.CLOSED:
+            raise BoundaryError(_REFUSALS[self._phase])
+        self._phase = _Phase.FINISHED
+        return self._decision.leave(hidden, self._batch, *self._update)

@@ -1,0 +1,129 @@
+"""How the rows of one batch are cut: leaf counts, and the rows that the members of a group hold.
+
+The rows of a DP group are cut contiguously over attn_cp, then each part over attn_tp; a *leaf* is
+what one rank gets when its rows are sharded over every atom. A rank whose value has rows ``R``
+holds the leaves of all ranks that agree with it on the atoms of ``R``, in rank order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from torch import Tensor
+
+from boundaryc.runtime.mesh import Axes, Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Rows that the members of one group hold, in group order, and where this rank's rows are.
+
+    ``sizes`` has one row count per member; ``index`` is this rank's place in the group. In the
+    ``total`` rows of the group this rank's are ``start:stop``.
+    """
+
+    sizes: tuple[int, ...]
+    index: int
+    start: int = field(init=False)
+    stop: int = field(init=False)
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < len(self.sizes):
+            raise ValueError(f"member {self.index} is not one of {len(self.sizes)}")
+        ends = tuple(accumulate(self.sizes))
+        object.__setattr__(self, "start", ends[self.index] - self.sizes[self.index])
+        object.__setattr__(self, "stop", ends[self.index])
+        object.__setattr__(self, "total", ends[-1])
+
+    def take(self, rows: Tensor) -> Tensor:
+        """This rank's own rows of ``rows`` [total, ...]: a view."""
+        return rows[self.start : self.stop]
+
+    def place(self, rows: Tensor) -> Tensor:
+        """``rows`` [stop - start, ...] at their place in [total, ...] zeros: new storage."""
+        placed = rows.new_zeros((self.total, *rows.shape[1:]))
+        placed[self.start : self.stop] = rows
+        return placed
+
+
+def split_evenly(rows: int, parts: int) -> tuple[int, ...]:
+    """Row counts of ``parts`` contiguous parts, balanced: the first ``rows % parts`` are longer.
+
+    >>> split_evenly(7, 3)
+    (3, 2, 2)
+    """
+    each, longer = divmod(rows, parts)
+    return tuple(each + (index < longer) for index in range(parts))
+
+
+def leaf_counts(mesh: Mesh, rows_per_dp: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows of each rank's leaf, by rank, from the padded rows of each DP group."""
+    shards, slots = mesh.extent("attn_cp"), mesh.extent("attn_tp")
+    by_group = [
+        [split_evenly(shard, slots) for shard in split_evenly(rows, shards)] for rows in rows_per_dp
+    ]
+    return tuple(
+        by_group[mesh.along(rank, "attn_dp")][mesh.along(rank, "attn_cp")][
+            mesh.along(rank, "attn_tp")
+        ]
+        for rank in range(mesh.size)
+    )
+
+
+def even_atoms(mesh: Mesh, leaves: tuple[int, ...]) -> frozenset[str]:
+    """Atoms along which all leaves are equal, so that every cut over them has equal sizes.
+
+    It depends on nothing but the leaves of all ranks: every rank finds the same atoms.
+    """
+    return frozenset(
+        name
+        for name in mesh.names
+        if all(
+            leaves[member] == leaves[rank]
+            for rank in range(mesh.size)
+            for member in mesh.members(rank, (name,))
+        )
+    )
+
+
+class Cutter:
+    """What does not change between batches: whose leaves make up the rows of each member."""
+
+    __slots__ = ("_shares", "mesh", "rank")
+
+    def __init__(self, mesh: Mesh, rank: int) -> None:
+        self.mesh = mesh
+        self.rank = rank
+        self._shares: dict[tuple[Axes, Axes], tuple[int, tuple[tuple[int, ...], ...]]] = {}
+
+    def shares(self, moved: Axes, finer: Axes) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        """This rank's index in its group over ``moved``, and the leaves of each member."""
+        known = self._shares.get((moved, finer))
+        if known is None:
+            group = self.mesh.members(self.rank, moved)
+            whole = tuple(name for name in self.mesh.names if name not in finer)
+            leaves = tuple(self.mesh.members(member, whole) for member in group)
+            known = self._shares[moved, finer] = (group.index(self.rank), leaves)
+        return known
+
+
+class Cut:
+    """The cut of one batch; a generated ``Rows`` asks it for the members of each move."""
+
+    __slots__ = ("_cutter", "leaves")
+
+    def __init__(self, cutter: Cutter, leaves: tuple[int, ...]) -> None:
+        self._cutter = cutter
+        self.leaves = leaves
+
+    def members(self, moved: Axes, *, finer: Axes) -> Members:
+        """Rows of each member of this rank's group over ``moved``.
+
+        ``finer`` are the rows of the finer side of the move: what a gather starts from, what a
+        scatter or a slice ends with.
+        """
+        index, shares = self._cutter.shares(moved, finer)
+        sizes = tuple(sum(self.leaves[leaf] for leaf in share) for share in shares)
+        return Members(sizes, index)

@@ -1,0 +1,247 @@
+"""The base class of a generated stack, and the shape of a generated topology package.
+
+A generated stack package has, next to its topologies, ``rowwise.py`` (the row-wise operations of
+the stack) and ``layers.py`` (one class per kind of layer, which the model binds). A topology
+package has ``layout.py`` (mesh, groups, rows), one module of functions per batch variant, and
+``__init__.py``, which is tables only. In full, for a stack of attention + mlp layers on two ranks
+that cut attention by heads:
+
+    # layers.py
+    @dataclass(frozen=True, slots=True)
+    class AttentionMlp:
+        attention: AttentionBoundary
+        mlp: FfnBoundary
+
+        def bind(self, *, attention: Norm, mlp: Norm) -> AttentionMlp:
+            return AttentionMlp(
+                attention=self.attention.bind(attention),
+                mlp=self.mlp.bind(mlp),
+            )
+
+    Layer = AttentionMlp
+
+    # tp2/layout.py
+    MESH = Mesh((("attn_tp", 2, "attn_tp"),))
+
+    class Groups:
+        __slots__ = ("tp",)
+
+        def __init__(self, provider: GroupProvider) -> None:
+            self.tp = provider.collective(MESH, ("attn_tp",))
+
+    class Rows:
+        __slots__ = ()
+
+        def __init__(self, cut: Cut) -> None:
+            pass
+
+    Batch = runtime.Batch[Groups, Rows]
+
+    # tp2/ordinary.py
+    def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+        stream = batch.stream
+        stream.residual = stream.enter(hidden)
+        return rms_norm(stream.residual, norm.weight)
+
+    def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
+        return batch.stream.owe(hidden)
+
+    def attention_to_mlp(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+        groups, stream = batch.groups, batch.stream
+        hidden = stream.take(hidden)
+        hidden = groups.tp.all_reduce(hidden)
+        hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
+        return hidden
+
+    def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor:
+        return batch.groups.tp.all_reduce(hidden)
+
+    def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor:
+        return batch.stream.pend(hidden)
+
+    def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+        ...
+
+    # tp2/__init__.py
+    COLUMNS = (Column("ordinary"),)
+
+    START_TO_ATTENTION = (ordinary.start_to_attention,)
+    ATTENTION_LEAVE = (ordinary.attention_leave,)
+    ATTENTION_TO_MLP = (ordinary.attention_to_mlp,)
+    MLP_EXIT = (
+        ExitDecision(
+            fuse_mlp_allreduce=False,
+            mlp_reduce_scatter=False,
+            reduce=ordinary.mlp_reduce,
+            leave=ordinary.mlp_leave,
+        ),
+    )
+    MLP_TO_NORM = (ordinary.mlp_to_norm,)
+
+    def _table() -> Table[Layer]:
+        return Table(
+            layers=(
+                (
+                    1,
+                    AttentionMlp(
+                        attention=AttentionBoundary(START_TO_ATTENTION, ATTENTION_LEAVE),
+                        mlp=FfnBoundary(ATTENTION_TO_MLP, MLP_EXIT),
+                    ),
+                ),
+            ),
+            norm=MLP_TO_NORM,
+        )
+
+    AR = _table()
+
+    TABLES = {"auto": AR, "ar": AR, "rs": AR, "rsv": AR, "rs+rsv": AR}
+
+    class Stack(runtime.Stack[Groups, Rows, Layer]):
+        mesh = MESH
+        columns = COLUMNS
+        groups_type = Groups
+        rows_type = Rows
+        tables = TABLES
+
+Boundaries are tuples with one entry per column. Those that differ between policies are keyword
+parameters of ``_table``; policies with equal plans share one. ``layers`` are runs, (count, unbound
+layer): a stack of a thousand layers is no longer than one of four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, Mode, Padding, RowsT
+from boundaryc.runtime.boundaries import Norm, Prepare
+from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.members import Cut
+from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+
+LayerT = TypeVar("LayerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[LayerT]):
+    """The boundaries of a whole stack under one policy.
+
+    ``layers`` are runs of equal unbound layers, (count, layer), in order; ``norm`` are the
+    functions that read the final norm's input, one per column.
+    """
+
+    layers: tuple[tuple[int, LayerT], ...]
+    norm: tuple[Prepare, ...]
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return sum(count for count, _ in self.layers)
+
+    def layer(self, index: int) -> LayerT:
+        """The layer at ``index``, which must be in 0..depth - 1."""
+        for count, layer in self.layers:
+            if index < count:
+                return layer
+            index -= count
+        raise IndexError(f"the stack has {self.depth} layers")
+
+
+class Stack(Generic[GroupsT, RowsT, LayerT]):
+    """The boundaries of one stack on one topology; generated subclasses supply the tables.
+
+    ``groups`` provides this rank's collectives, ``policy`` names one of the stack's tables,
+    ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
+    """
+
+    mesh: Mesh
+    columns: tuple[Column, ...]
+    groups_type: Callable[[GroupProvider], GroupsT]
+    rows_type: Callable[[Cut], RowsT]
+    tables: Mapping[str, Table[LayerT]]
+
+    def __init__(
+        self, groups: GroupProvider, *, policy: str = "auto", layers: range | None = None
+    ) -> None:
+        table = self.tables.get(policy)
+        if table is None:
+            raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
+        every = range(table.depth)
+        layers = every if layers is None else layers
+        if layers.step != 1 or not layers or layers[0] not in every or layers[-1] not in every:
+            raise ValueError(f"layers must be consecutive ones of {every}, not {layers}")
+        self.rank = groups.rank
+        self.groups = type(self).groups_type(groups)
+        self.policy = policy
+        self.layers = layers
+        self._table = table
+        self._batches = BatchBuilder(
+            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type
+        )
+
+    def batch(
+        self,
+        *,
+        rows_per_dp: Sequence[int],
+        padding: Padding,
+        mode: Mode,
+        sequence_parallel: bool = False,
+    ) -> Batch[GroupsT, RowsT]:
+        """The batch of one forward, from facts equal on all ranks.
+
+        ``rows_per_dp`` are the token rows of each attention DP group. ``padding``: "sum_len" rounds
+        each group up to the variant's row multiple, "max_len" pads all groups to the largest so
+        rounded, "unpadded" keeps them. TypeError for a missing fact, ValueError naming a wrong one,
+        BoundaryError where the stack has no path for such a batch.
+        """
+        return self._batches.build(
+            rows_per_dp=rows_per_dp,
+            padding=padding,
+            mode=mode,
+            sequence_parallel=sequence_parallel,
+        )
+
+    def layer(self, index: int) -> LayerT:
+        """The unbound boundaries of one layer; IndexError outside ``layers``."""
+        if index not in self.layers:
+            raise IndexError(
+                f"layer {index} is not one of this stack's layers "
+                f"{self.layers.start}..{self.layers.stop - 1}"
+            )
+        return self._table.layer(index)
+
+    def start(self, batch: Batch[GroupsT, RowsT]) -> None:
+        """Starts the residual stream of a forward; whatever a failed one left is dropped."""
+        batch.stream = ResidualStream()
+        batch.exit = None
+
+    def norm(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        norm: Norm,
+        *,
+        skip_empty: bool = True,
+    ) -> Tensor:
+        """The output of the final norm; the batch's stream ends here.
+
+        ``skip_empty``: a complete output without rows is returned as it is, without the norm. A sum
+        that is still owed runs on empty ranks as well: others wait in it.
+        """
+        if skip_empty and isinstance(hidden, Tensor) and hidden.shape[0] == 0:
+            result = batch.stream.take(hidden)
+        else:
+            result = self._table.norm[batch.plan](hidden, batch, norm)
+        batch.stream = ResidualStream(StreamState.UNSTARTED)
+        return result
+
+
+AnyStack = Stack[Any, Any, Any]
+"""A stack of any topology."""
+
+AnyBatch = Batch[Any, Any]
+"""A batch of any topology."""

@@ -1,0 +1,1 @@
+"""Proof: generated modules on simulated ranks, compared with an independent oracle."""

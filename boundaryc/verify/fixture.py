@@ -1,0 +1,91 @@
+"""Stand-in computation for every stage: cheap, different everywhere, and split like the real one.
+
+A stage computes ``tanh(mix(x)) @ W`` with a weight of its own for every place in the stack.
+Attention mixes each token with the earlier ones of its request; an FFN does not mix. A rank that
+owes a sum has a slice of W's input columns, so the partial contributions of different ranks differ
+in every row, add up to the same function for any number of ranks, and none is a multiple of
+another: a sum done twice or never cannot pass for a scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from boundaryc.language.model import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One stage of one layer."""
+
+    layer: int
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The parameters of one place: W [width, width] and one tensor [width] per read or update."""
+
+    matrix: Tensor
+    params: dict[str, Tensor]
+
+
+class Parameter:
+    """What a model binds: any object with a ``weight``."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """Weights of a whole stack and the embeddings of all tokens, float64."""
+
+    width: int
+    weights: dict[Place, Weights]
+    final: Tensor
+
+    def contribution(self, place: Place, x: Tensor, *, mixes: bool) -> Tensor:
+        """The whole output of a place for x [rows, width], the rows of one request in order."""
+        return self.partial(place, x, 0, 1, mixes=mixes)
+
+    def partial(self, place: Place, x: Tensor, part: int, parts: int, *, mixes: bool) -> Tensor:
+        """Part ``part`` of ``parts`` of the output; the parts add up to the whole."""
+        low, high = self.width * part // parts, self.width * (part + 1) // parts
+        seen = mix(x) if mixes else x
+        return torch.tanh(seen[:, low:high]) @ self.weights[place].matrix[low:high]
+
+
+def mix(x: Tensor) -> Tensor:
+    """Each row with the mean of itself and the rows before it, x [rows, width]."""
+    count = torch.arange(1, x.shape[0] + 1, dtype=x.dtype).unsqueeze(1)
+    return 0.5 * x + 0.5 * x.cumsum(0) / count
+
+
+def build_fixture(stack: Stack, params: dict[str, tuple[str, ...]], *, width: int, seed: int) -> Fixture:
+    """Random weights for every place of ``stack``; ``params`` names the tensors each stage binds."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    weights = {
+        Place(index, stage): Weights(
+            normal(width, width) * width**-0.5,
+            {name: 1 + 0.3 * normal(width) for name in params[stage]},
+        )
+        for index, layer in enumerate(stack.layers)
+        for stage in layer
+    }
+    return Fixture(width, weights, 1 + 0.3 * normal(width))
+
+
+def embeddings(count: int, width: int, seed: int) -> Tensor:
+    """The stack's input for ``count`` tokens, [count, width] float64."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(count, width, generator=draw, dtype=torch.float64)

@@ -1,0 +1,1 @@
+"""Example stacks: a `stack.yaml`, and the model code that uses what was compiled from it."""

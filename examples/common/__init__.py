@@ -1,0 +1,1 @@
+"""What the example models share: sharding, attention with a KV cache, the decoder loop."""

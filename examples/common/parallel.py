@@ -1,0 +1,94 @@
+"""Which part of a model's weights one rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part `index` of `count` equal parts; several ranks may hold the same one."""
+
+    index: int
+    count: int
+
+    def cut(self, size: int, what: str) -> slice:
+        """This part of `size` things. Raises ValueError when they cannot be cut evenly."""
+        if size % self.count:
+            raise ValueError(f"{size} {what} cannot be cut into {self.count} equal parts")
+        width = size // self.count
+        return slice(self.index * width, (self.index + 1) * width)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """A rank's place in one topology; the fields but `rank` are numbers of ranks.
+
+    Attention TP is the innermost axis, a dense FFN is cut over the innermost `dense_tp` ranks, and
+    experts are laid out as moe_dp x moe_ep x moe_tp with moe_tp innermost.
+    """
+
+    rank: int
+    tp: int
+    attn_tp: int
+    dense_tp: int
+    moe_ep: int
+    moe_tp: int
+    all_to_all: bool
+
+    def at(self, rank: int) -> Parallel:
+        """The place of another rank of the same topology."""
+        return replace(self, rank=rank)
+
+    @property
+    def group(self) -> int:
+        """The attention-DP group whose sequences this rank holds."""
+        return self.rank // self.attn_tp
+
+    @property
+    def heads(self) -> Part:
+        """The query heads this rank computes."""
+        return Part(self.rank % self.attn_tp, self.attn_tp)
+
+    @property
+    def dense(self) -> Part:
+        """The columns of a dense FFN this rank computes."""
+        return Part(self.rank % self.dense_tp, self.dense_tp)
+
+    @property
+    def experts(self) -> Part:
+        """The experts this rank computes."""
+        return Part(self.rank // self.moe_tp % self.moe_ep, self.moe_ep)
+
+    @property
+    def expert_columns(self) -> Part:
+        """The columns of each of its experts this rank computes."""
+        return Part(self.rank % self.moe_tp, self.moe_tp)
+
+    def expert_ranks(self, part: int) -> range:
+        """The ranks of this MoE-DP replica that together hold part `part` of the experts."""
+        replica = self.moe_ep * self.moe_tp
+        first = self.rank // replica * replica + part * self.moe_tp
+        return range(first, first + self.moe_tp)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The tensors of a state dict below one prefix."""
+
+    tensors: Mapping[str, Tensor]
+    prefix: str = ""
+
+    def under(self, name: str) -> Weights:
+        """The tensors below `name`."""
+        return Weights(self.tensors, f"{self.prefix}{name}.")
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor called `name`. Raises KeyError with its whole name."""
+        return self.tensors[self.prefix + name]
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.tensors

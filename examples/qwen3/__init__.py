@@ -1,0 +1,1 @@
+"""Qwen3: attention and a dense FFN in every layer."""

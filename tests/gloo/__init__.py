@@ -1,0 +1,1 @@
+"""Four real ranks for tests: see `tests.gloo.pool`."""

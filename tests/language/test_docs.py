@@ -1,0 +1,117 @@
+"""docs/language.md is true: its examples load or are rejected by name, its tables are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from boundaryc.language import CODES, BoundarycError, loads
+from boundaryc.language.names import RESERVED
+from boundaryc.language.residual import PLANNED
+from boundaryc.language.schema import (
+    LayersShape,
+    MoeShape,
+    NormShape,
+    OperationShape,
+    PolicyShape,
+    Shape,
+    StackShape,
+    StageShape,
+    TopologyShape,
+)
+
+ROOT = Path(__file__).parents[2]
+DOC = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```yaml *(?:planned=(.*))?\n(.*?)^```", DOC, re.M | re.S)
+BASE: str = BLOCKS[0][1]
+
+
+def _whole(fragment: str) -> str:
+    """A fragment put in the place of the same keys of the first example."""
+    if fragment.startswith("boundaryc:"):
+        return fragment
+    parts = {
+        text.partition(":")[0]: text for text in re.split(r"^(?=\w)", BASE, flags=re.M) if text
+    }
+    parts |= {t.partition(":")[0]: t for t in re.split(r"^(?=\w)", fragment, flags=re.M) if t}
+    return "".join(parts.values())
+
+
+@pytest.mark.parametrize("block", [text for planned, text in BLOCKS if not planned])
+def test_supported_examples_load(block: str) -> None:
+    """An example that is not marked as planned is a valid file."""
+    assert loads(_whole(block)).layers
+
+
+@pytest.mark.parametrize(("planned", "block"), [block for block in BLOCKS if block[0]])
+def test_planned_examples_are_rejected_by_name(planned: str, block: str) -> None:
+    """An example marked as planned is rejected with the named messages among others of its kind."""
+    with pytest.raises(BoundarycError) as caught:
+        loads(_whole(block))
+
+    messages = [item.message for item in caught.value.diagnostics]
+    assert {item.code for item in caught.value.diagnostics} == {"BC301"}
+    assert {f"{word}: not yet supported" for word in planned.split(",")} <= set(messages)
+
+
+def test_there_are_examples_of_both_sorts() -> None:
+    """A change of the document's format cannot silence the two tests above."""
+    assert sum(not planned for planned, _ in BLOCKS) >= 7
+    assert sum(bool(planned) for planned, _ in BLOCKS) >= 10
+
+
+def test_a_dense_model_is_short() -> None:
+    """The plain dense example stays under 20 lines."""
+    (dense,) = [text for _, text in BLOCKS if "stack: dense" in text]
+    assert len(dense.splitlines()) < 20
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        LayersShape,
+        MoeShape,
+        NormShape,
+        OperationShape,
+        PolicyShape,
+        StackShape,
+        StageShape,
+        TopologyShape,
+    ],
+)
+def test_every_key_has_a_row(shape: type[Shape]) -> None:
+    """Each key, built or planned, and each planned word is in a table of the document."""
+    rows = [line for line in DOC.splitlines() if line.startswith("|")]
+    keys = set(shape.model_fields) | shape.planned
+    for field in shape.model_fields.values():
+        assert field.description
+        extra = field.json_schema_extra
+        words = extra["planned"] if isinstance(extra, dict) else []
+        keys |= {str(word) for word in words} if isinstance(words, list) else set()
+    for key in sorted(keys):
+        assert any(f"`{key}`" in row for row in rows), key
+
+
+def test_planned_operations_have_a_row_and_are_reserved() -> None:
+    """A name that the language will give to a built-in cannot be taken by a custom operation."""
+    for name in PLANNED["read"] | PLANNED["update"]:
+        assert f"`{name}`" in DOC
+        assert name in RESERVED["operation"]
+
+
+def test_codes_are_documented() -> None:
+    """The document's last table is the registry of codes."""
+    rows = dict(re.findall(r"^\| (BC\d{3}) \| (.*) \|$", DOC, re.M))
+    assert rows == dict(CODES)
+
+
+def test_codes_in_the_source_are_registered_and_used() -> None:
+    """Each code in the package has a title, and each registered one of the language is reported."""
+    used: set[str] = set()
+    for path in (ROOT / "boundaryc").rglob("*.py"):
+        if path.name != "codes.py":
+            used |= set(re.findall(r'"(BC\d{3})"', path.read_text(encoding="utf-8")))
+    assert used <= set(CODES)
+    assert {code for code in CODES if code < "BC4"} <= used
