@@ -45,8 +45,7 @@ class Context:
         problem = name_problem(kind, name)
         if problem:
             code, message, help_ = problem
-            # a name is a key, except the stack's own and the entries of a list
-            self.report(code, path, message, help_, key=kind not in ("stack", "param"))
+            self.report(code, path, message, help_)
 
     def repeats(self, words: list[str], path: Path) -> None:
         """Reports each entry of a list that was in it before."""

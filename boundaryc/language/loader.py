@@ -50,8 +50,10 @@ def load(path: str | FilePath) -> Stack:
 def loads(text: str, source: str = "<string>") -> Stack:
     """The stack written in `text`; `source` names it in messages and spans.
 
-    Raises BoundarycError with every error of the first phase that finds any.
+    Raises BoundarycError with every error of the first phase that finds any. A leading byte order
+    mark is ignored.
     """
+    text = text.removeprefix("\ufeff")
     tree = read(text, source)
     shape = check_shape(tree, source, text)
     context = Context(tree)

@@ -54,6 +54,8 @@ class Stage:
     """One unit of model computation and how it meets the residual.
 
     `read` is "norm", "raw" or a custom operation's name; `update` is "add" or a custom one's.
+    `order` is the order of tokens in which the stage takes and returns whole rows. With
+    `joins_sum` the residual may be added to a partial, which rounds it as the sum is rounded.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Stage:
     reduction: Reduction
     read: str
     update: str
+    order: Literal["shard", "token"] = "shard"
+    joins_sum: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ class MoeSpec:
 class TopologySpec:
     """The ranks of one pipeline stage: tp = attn_dp * attn_cp * attn_tp.
 
-    `dense_tp` is how many ranks share one dense FFN: 1, `attn_tp` or `tp`.
+    `dense_tp` is how many ranks share one dense FFN: 1, `attn_tp` or `tp`. `latency_us` is what a
+    collective costs before its first byte, `bandwidth_gb_s` what a rank sends per second.
     """
 
     name: str
@@ -92,6 +97,13 @@ class TopologySpec:
     attn_tp: int
     dense_tp: int
     moe: MoeSpec
+    latency_us: float = 10.0
+    bandwidth_gb_s: float = 300.0
+
+    @property
+    def alpha(self) -> int:
+        """Bytes a rank could send in the latency of one collective."""
+        return round(self.latency_us * self.bandwidth_gb_s * 1000)
 
 
 @dataclass(frozen=True, slots=True)

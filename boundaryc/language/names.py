@@ -16,7 +16,8 @@ MAX_NAME = 40
 _NAME = re.compile(r"[a-z](?:_?[a-z0-9])*\Z")
 _CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 
-_PYTHON = frozenset(word.lower() for word in (*keyword.kwlist, *keyword.softkwlist))
+# `type` is a soft keyword from Python 3.12 on; a name must not depend on who compiles
+_PYTHON = frozenset(word.lower() for word in (*keyword.kwlist, *keyword.softkwlist, "type"))
 _DEVICES = frozenset(
     {"aux", "con", "nul", "prn"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
 )

@@ -106,10 +106,8 @@ class _StopReadingError(Exception):
 def read(text: str, source: str) -> Tree:
     """The document in `text`, which is called `source` in messages.
 
-    Raises BoundarycError with every error of this phase that does not hide the rest. A leading byte
-    order mark is ignored.
+    Raises BoundarycError with every error of this phase that does not hide the rest.
     """
-    text = text.removeprefix("\ufeff")
     composer = _Composer(source)
     root: Node | None = None
     try:

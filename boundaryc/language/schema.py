@@ -48,9 +48,7 @@ class NormShape(Shape):
     kind: Literal["rms"] = Field(
         description="the norm's formula", json_schema_extra=later("layer", "none")
     )
-    eps: float = Field(
-        gt=0, lt=1, allow_inf_nan=False, description="added to the mean square, like 1.0e-6"
-    )
+    eps: float = Field(gt=0, lt=1, description="added to the mean square, like 1.0e-6")
     accumulate: Literal["fp32", "rounded"] = Field(
         default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
     )

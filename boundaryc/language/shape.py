@@ -85,7 +85,7 @@ def _diagnostic(detail: ErrorDetails, tree: Tree) -> Diagnostic:
         limit = detail["ctx"][name]
         message = f"{_last(path)} must be {words} {_number(limit)}, not {detail['input']}"
         return error("BC104", message, tree.value(path), help=_help(path))
-    if kind in _LENGTHS or kind == "finite_number":
+    if kind in _LENGTHS:
         return error(
             "BC104", f"{_last(path)}: {_length(detail)}", tree.value(path), help=_help(path)
         )
@@ -179,8 +179,6 @@ def _number(limit: object) -> str:
 
 def _length(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
-    if detail["type"] == "finite_number":
-        return "must be a finite number"
     if "max_length" in context:
         return f"at most {context['max_length']} entries are allowed"
     return "at least one entry is needed"

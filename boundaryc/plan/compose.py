@@ -5,19 +5,22 @@ For each column (kind of batch) and policy the boundaries are planned together, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 from boundaryc.graph.build import Edge, build_graph
-from boundaryc.graph.contracts import inapplicable, regime
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
 from boundaryc.operations import Facts, Operation, registry
+from boundaryc.plan.cost import Cost
 from boundaryc.plan.facts import edge_facts
-from boundaryc.plan.layout import Paths, Problem, layout, reason
+from boundaryc.plan.layout import REPEATED, Batchwise, Paths, Problem, layout, reason
 from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table, TopologyPlan
-from boundaryc.plan.search import fit
+from boundaryc.plan.search import Moves, fit
+from boundaryc.plan.state import EdgeFacts
 from boundaryc.topology import Mesh, Sizes, build_mesh
+from boundaryc.topology.contracts import inapplicable, regime
 
 
 def declared_operations(stack: Stack) -> Mapping[str, Operation]:
@@ -42,11 +45,16 @@ def plan_stack(stack: Stack) -> StackPlan:
     """Plans a stack on all its topologies. Raises PlanError or TopologyError."""
     graph, operations = build_graph(stack), declared_operations(stack)
     paths: Paths = {}
+    moves: dict[EdgeFacts, Moves] = {}
     planned = tuple(
-        _plan_topology(Problem(stack, graph, operations, spec, paths, {}))
+        _plan_topology(Problem(stack, graph, operations, spec, paths, moves, {}))
         for spec in stack.topologies
     )
     return StackPlan(stack, graph, operations, planned)
+
+
+MANY_ROWS = 8192
+"""Rows of all groups together for which the plans of large batches are made."""
 
 
 def _plan_topology(problem: Problem) -> TopologyPlan:
@@ -54,32 +62,72 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     mesh = build_mesh(
         Sizes(spec.tp, spec.attn_dp, spec.attn_cp, spec.attn_tp, spec.dense_tp, spec.moe.dp)
     )
-    reasons = {variant: inapplicable(variant, mesh) for variant in problem.stack.variants}
-    columns = tuple(
-        Column(variant, even)
-        for variant, reason in reasons.items()
-        if reason is None
-        for even in _evenness(mesh)
+    reasons = {variant: inapplicable(variant, spec, mesh) for variant in problem.stack.variants}
+    columns: list[Column] = []
+    tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}
+    few_rows: dict[str, int] = {}
+    for kind in _kinds(mesh, [name for name, why in reasons.items() if why is None]):
+        small = {policy: _plan_column(problem, mesh, kind, policy, None) for policy in POLICIES}
+        large = {policy: _large(problem, mesh, kind, policy, small[policy]) for policy in POLICIES}
+        if small == large:
+            columns.append(kind)
+            _append(tables, small)
+            continue
+        columns += (replace(kind, few=True), replace(kind, few=False))
+        _append(tables, small)
+        _append(tables, large)
+        few_rows.setdefault(kind.variant, _crossing(problem, mesh, small, large))
+    planned = {policy: tuple(found) for policy, found in tables.items()}
+    multiples = _row_multiples(mesh, columns, planned)
+    skipped = tuple((variant, why) for variant, why in reasons.items() if why)
+    return TopologyPlan(spec, mesh, tuple(columns), multiples, few_rows, planned, skipped)
+
+
+def _append(tables: dict[str, list[Table]], found: Mapping[str, Table]) -> None:
+    for policy, table in found.items():
+        tables[policy].append(table)
+
+
+def _kinds(mesh: Mesh, variants: Iterable[str]) -> Iterator[Column]:
+    for variant in variants:
+        for entry, _ in regime(variant, mesh).entries:
+            for even in _evenness(mesh):
+                yield Column(variant, even, entry)
+
+
+def _large(problem: Problem, mesh: Mesh, kind: Column, policy: str, small: Table) -> Table:
+    """The plans for many rows; those for few where they send no more than bytes-first plans."""
+    alpha = problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS
+    large = _plan_column(problem, mesh, kind, policy, alpha)
+    return large if _total(problem, large).wire < _total(problem, small).wire else small
+
+
+def _total(problem: Problem, table: Table) -> Cost:
+    costs = (
+        boundary.path.cost.times(REPEATED if problem.graph.repeats(edge) else 1)
+        for edge, boundary in table.items()
     )
-    tables = {
-        policy: tuple(_plan_column(problem, mesh, column, policy) for column in columns)
-        for policy in POLICIES
-    }
-    return TopologyPlan(
-        spec,
-        mesh,
-        columns,
-        _row_multiples(mesh, columns, tables),
-        tables,
-        tuple((variant, reason) for variant, reason in reasons.items() if reason),
-    )
+    return sum(costs, Cost())
+
+
+def _crossing(
+    problem: Problem, mesh: Mesh, small: Mapping[str, Table], large: Mapping[str, Table]
+) -> int:
+    """Rows at which the plans for many rows become the cheaper ones, for the stack's own policy."""
+    policy = problem.stack.policy_auto
+    if small[policy] == large[policy]:
+        policy = next(name for name in POLICIES if small[name] != large[name])
+    few, many = _total(problem, small[policy]), _total(problem, large[policy])
+    extra, saved = many.collectives - few.collectives, few.wire - many.wire
+    return max(0, problem.spec.alpha * extra * mesh.size(mesh.every) // saved)
 
 
 def _row_multiples(
-    mesh: Mesh, columns: tuple[Column, ...], tables: Mapping[str, tuple[Table, ...]]
+    mesh: Mesh, columns: Iterable[Column], tables: Mapping[str, tuple[Table, ...]]
 ) -> dict[str, int]:
     """Per variant: the ranks that cut the rows of a group in some plan, else one."""
     inner = mesh.mask("attn_cp") | mesh.mask("attn_tp")
+    columns = tuple(columns)
     multiples = dict.fromkeys((column.variant for column in columns), 1)
     for planned in tables.values():
         for column, table in zip(columns, planned, strict=True):
@@ -95,18 +143,21 @@ def _evenness(mesh: Mesh) -> Iterator[tuple[str, ...]]:
         yield from combinations(axes, length)
 
 
-def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str) -> Table:
+def _plan_column(
+    problem: Problem, mesh: Mesh, column: Column, policy: str, alpha: int | None
+) -> Table:
     demands = regime(column.variant, mesh)
+    batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], alpha)
     facts = {
         edge: edge_facts(
             problem.stack, problem.operations, mesh, demands, column.even, policy, edge
         )
         for edge in problem.graph.edges()
     }
-    found = layout(problem, mesh, demands, facts)
+    found = layout(problem, batch, facts)
     if found is None or isinstance(found, Edge):
         edge = found or problem.graph.last
-        raise PlanError(edge, column, policy, reason(problem, mesh, demands, edge, found, facts))
+        raise PlanError(edge, column, policy, reason(problem, batch, edge, found, facts[edge]))
     return {
         edge: Boundary(edge, start, goal, facts[edge], fit(path, facts[edge]))
         for edge, (start, goal, path) in found.items()

@@ -18,6 +18,7 @@ from boundaryc.plan.ops import (
     Operation,
     Read,
     ReduceScatter,
+    Reorder,
     ResidualGather,
     Transform,
     Update,
@@ -130,6 +131,8 @@ def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
             return rows * 2 * widths.contribution
         case Enter():
             return 0
+        case Reorder():
+            return rows * 2 * _width(state, facts)
         case GatherSum(gather, _):
             return _rows(state.rows & ~gather, facts) * _width(state, facts)
         case _:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from boundaryc.graph.build import ENTRY, FINAL, Edge
-from boundaryc.graph.contracts import Regime
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
 from boundaryc.language.model import Stack
 from boundaryc.operations import Operation
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
+from boundaryc.topology.contracts import Regime
 
 ELEMENT = 2
 """Bytes of an element. All widths share it, so only ratios of costs depend on it."""
@@ -31,7 +31,7 @@ def edge_facts(
         stage = stack.stage(edge.producer)
         update = operations[stage.update].facts
         may_defer, at_producer = stage.reduction != "local_tail", update.at_producer
-        joins = update.plain_add and update.joins_sum
+        joins = update.plain_add and stage.joins_sum
         scatter = UNRESTRICTED if stage.reduction == "partial" else POLICIES[policy]
     read_local, read_whole, complete_on = demands.read_local, 0, None
     if edge.consumer == FINAL:
@@ -44,6 +44,7 @@ def edge_facts(
     return EdgeFacts(
         sizes=mesh.sizes,
         even=axes_mask(mesh, even),
+        shards=demands.shards,
         scatter=_scatterable(mesh, scatter, axes_mask(mesh, even)),
         scatter_by_size=scatter.by_size,
         may_defer=may_defer,

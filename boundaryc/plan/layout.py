@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
-from boundaryc.graph.contracts import Contract, Regime, contracts
 from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
 from boundaryc.plan.cost import Cost
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.search import Goal, Path, search, unmet
+from boundaryc.plan.search import Goal, Moves, Path, search, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.topology import Mesh
+from boundaryc.topology.contracts import Contract, Regime, contracts
 
 REPEATED = 1000
 """How much more a boundary counts that the stack meets again and again, whatever its depth."""
 
-Paths = dict[tuple[State, frozenset[Goal], EdgeFacts], dict[Goal, Path]]
+Paths = dict[tuple[State, frozenset[Goal], EdgeFacts, int | None], dict[Goal, Path]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Problem:
     operations: Mapping[str, Operation]
     spec: TopologySpec
     paths: Paths = field(repr=False)  # shared by all topologies of a stack
+    moves: dict[EdgeFacts, Moves] = field(repr=False)  # shared like the paths
     layouts: dict[object, Layout | Edge | None] = field(repr=False)
 
 
@@ -49,8 +50,28 @@ class _Label:
 Layout = Mapping[Edge, tuple[State, Goal, Path]]
 
 
+@dataclass(frozen=True, slots=True)
+class Batchwise:
+    """What a kind of batch adds to the mesh: its demands, its entry, and how costs are ordered.
+
+    ``alpha`` None puts collectives first; a number puts bytes first, a collective counting as that
+    many.
+    """
+
+    mesh: Mesh
+    demands: Regime
+    entry_owes: int
+    alpha: int | None
+
+    def order(self, cost: Cost) -> tuple[int, ...]:
+        """The rank of a cost in this kind of batch."""
+        if self.alpha is None:
+            return cost.latency_first()
+        return cost.bytes_first(self.alpha)
+
+
 def layout(
-    problem: Problem, mesh: Mesh, demands: Regime, facts: Mapping[Edge, EdgeFacts]
+    problem: Problem, batch: Batchwise, facts: Mapping[Edge, EdgeFacts]
 ) -> Layout | Edge | None:
     """The cheapest plan of all boundaries together.
 
@@ -58,22 +79,22 @@ def layout(
     not together.
     """
     plain = {edge: replace(f, even=f.every, scatter_by_size=False) for edge, f in facts.items()}
-    key = (mesh, demands, tuple(plain.items()))
+    key = (batch, tuple(plain.items()))
     if key not in problem.layouts:
-        problem.layouts[key] = _solve(problem, mesh, demands, plain)
+        problem.layouts[key] = _solve(problem, batch, plain)
     return problem.layouts[key]
 
 
 def _solve(
-    problem: Problem, mesh: Mesh, demands: Regime, facts: Mapping[Edge, EdgeFacts]
+    problem: Problem, batch: Batchwise, facts: Mapping[Edge, EdgeFacts]
 ) -> Layout | Edge | None:
-    ways, labels = _choices(problem, mesh, demands)
+    ways, labels = _choices(problem, batch)
     paths: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
     for edge in problem.graph.edges():
-        paths[edge] = _pairs(problem, edge, facts[edge], labels, ways)
+        paths[edge] = _pairs(problem, batch, edge, facts[edge], labels, ways)
         if not paths[edge]:
             return edge
-    chosen = _choose(problem, labels, paths)
+    chosen = _choose(problem, batch, labels, paths)
     if chosen is None:
         return None
     return {
@@ -87,31 +108,27 @@ def _solve(
 
 
 def reason(
-    problem: Problem,
-    mesh: Mesh,
-    demands: Regime,
-    edge: Edge,
-    found: Edge | None,
-    facts: Mapping[Edge, EdgeFacts],
+    problem: Problem, batch: Batchwise, edge: Edge, found: Edge | None, facts: EdgeFacts
 ) -> str:
     """Why ``edge`` has no plan, for people."""
     if found is None:
         return "no residual layout serves all boundaries together"
-    ways, labels = _choices(problem, mesh, demands)
+    ways, labels = _choices(problem, batch)
     start = _start(edge, labels[edge.source][0], ways)
     goals = frozenset(_goals(labels[edge.target], ways[edge.target]))
-    return unmet(start, goals, facts[edge], Cost.latency_first)
+    return unmet(start, goals, facts, batch.order)
 
 
 def _choices(
-    problem: Problem, mesh: Mesh, demands: Regime
+    problem: Problem, batch: Batchwise
 ) -> tuple[dict[Node, tuple[Contract, ...]], dict[Node, tuple[_Label, ...]]]:
     """For every node the contracts its consumer may run under, and the labels to choose from."""
+    mesh, demands = batch.mesh, batch.demands
     ways = {node: _ways(problem, mesh, demands, node) for node in problem.graph.nodes()}
     rests = _rests(mesh, demands, [way for some in ways.values() for way in some])
     labels = {node: _labels(demands, node, ways[node], rests) for node in ways}
     labels[START] = (_Label(0, NO_RESIDUAL),)
-    ways[START] = (Contract(demands.rows, demands.rows, 0),)
+    ways[START] = (Contract(demands.rows, demands.rows, batch.entry_owes),)
     return ways, labels
 
 
@@ -146,16 +163,26 @@ def _labels(
 def _start(edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]]) -> State:
     contract = ways[edge.source][label.contract]
     if edge.source == START:
-        return State(Phase.INITIAL, contract.rows_out, 0, NO_RESIDUAL, handed_off=True)
-    return State(Phase.CONTRIBUTION, contract.rows_out, contract.owes, label.residual)
+        return State(Phase.INITIAL, contract.rows_out, contract.owes, NO_RESIDUAL, handed_off=True)
+    return State(
+        Phase.CONTRIBUTION,
+        contract.rows_out,
+        contract.owes,
+        label.residual,
+        by_token=contract.by_token,
+    )
 
 
 def _goals(labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -> tuple[Goal, ...]:
-    return tuple(Goal(ways[label.contract].rows_in, label.residual) for label in labels)
+    return tuple(
+        Goal(ways[label.contract].rows_in, label.residual, ways[label.contract].by_token)
+        for label in labels
+    )
 
 
 def _pairs(
     problem: Problem,
+    batch: Batchwise,
     edge: Edge,
     facts: EdgeFacts,
     labels: Mapping[Node, tuple[_Label, ...]],
@@ -167,9 +194,10 @@ def _pairs(
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:
         start = _start(edge, source, ways)
-        key = (start, frozenset(goals), facts)
+        key = (start, frozenset(goals), facts, batch.alpha)
         if key not in problem.paths:
-            problem.paths[key] = search(*key, Cost.latency_first)
+            moves = problem.moves.setdefault(facts, Moves(facts))
+            problem.paths[key] = search(start, key[1], moves, batch.order)
         found = problem.paths[key]
         for target, goal in zip(targets, goals, strict=True):
             if goal in found:
@@ -179,6 +207,7 @@ def _pairs(
 
 def _choose(
     problem: Problem,
+    batch: Batchwise,
     labels: Mapping[Node, tuple[_Label, ...]],
     paths: Mapping[Edge, Mapping[tuple[_Label, _Label], Path]],
 ) -> dict[Node, _Label] | None:
@@ -192,4 +221,4 @@ def _choose(
         )
         for edge, pairs in paths.items()
     ]
-    return minimise(labels, factors, Cost.latency_first)
+    return minimise(labels, factors, batch.order)

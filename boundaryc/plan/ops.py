@@ -35,7 +35,7 @@ class ReduceScatter:
     def apply(self, state: State, facts: EdgeFacts) -> State | None:
         """The state after the sum, or None where it is not legal."""
         rows = state.rows | self.axes
-        if not self.axes or self.axes & ~(state.owes & facts.scatter):
+        if not self.axes or self.axes & ~(state.owes & facts.scatter) or state.by_token:
             return None
         if not _moves(self, rows, facts):
             return None
@@ -51,7 +51,7 @@ class AllGather:
 
     def apply(self, state: State, facts: EdgeFacts) -> State | None:
         """The state after the gather, or None where it is not legal."""
-        if state.phase is Phase.STREAM or not self.axes or self.axes & ~state.rows:
+        if not self.axes or self.axes & ~state.rows or _rests(state):
             return None
         if not _moves(self, state.rows, facts):
             return None
@@ -67,7 +67,7 @@ class Slice:
     def apply(self, state: State, facts: EdgeFacts) -> State | None:
         """The state after the cut, or None where it is not legal."""
         rows = state.rows | self.axes
-        if state.phase is Phase.STREAM or not self.axes or self.axes & (state.rows | state.owes):
+        if not self.axes or self.axes & (state.rows | state.owes) or _rests(state):
             return None
         return replace(state, rows=rows) if keeps_order(self.axes, rows, facts.every) else None
 
@@ -83,9 +83,24 @@ class GatherSum:
         """The state after the placed sum, or None where it is not legal."""
         if not self.gather or self.gather & ~state.rows or self.sum & ~state.owes:
             return None
-        if state.phase is Phase.STREAM or not keeps_order(self.gather, state.rows, facts.every):
+        if _rests(state) or not keeps_order(self.gather, state.rows, facts.every):
             return None
         return _settle(replace(state, rows=state.rows & ~self.gather, owes=state.owes & ~self.sum))
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Permutes rows that are whole over the shards between shard order and token order; local."""
+
+    to_tokens: bool
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the permutation, or None where the two orders are the same."""
+        if not facts.shards or facts.shards & state.rows or state.by_token is self.to_tokens:
+            return None
+        if state.phase not in (Phase.CONTRIBUTION, Phase.INPUT) or state.joined:
+            return None
+        return replace(state, by_token=self.to_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +124,9 @@ class Update:
         """The written state, or None where the update is not legal."""
         if state.phase is not Phase.CONTRIBUTION or state.owes or state.transform or state.joined:
             return None
-        return replace(state, phase=Phase.STREAM) if state.rows == state.residual else None
+        if state.by_token or state.rows != state.residual:
+            return None
+        return replace(state, phase=Phase.STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +138,8 @@ class Join:
         if state.phase is not Phase.CONTRIBUTION or state.joined or state.transform:
             return None
         if not facts.joins_sum or not state.owes or state.residual == NO_RESIDUAL:
+            return None
+        if state.by_token:
             return None
         extra = state.residual & ~state.rows
         if state.rows & ~state.residual or extra & ~state.owes:
@@ -207,6 +226,7 @@ Operation = (
     | AllGather
     | Slice
     | GatherSum
+    | Reorder
     | Transform
     | Update
     | Join
@@ -229,6 +249,11 @@ def _with_residual(state: State, rows: int) -> State:
     if state.phase is Phase.STREAM:
         return replace(state, rows=rows, residual=rows)
     return replace(state, residual=rows)
+
+
+def _rests(state: State) -> bool:
+    """Whether the value itself may not move: it is the stream, or its rows are in token order."""
+    return state.phase is Phase.STREAM or state.by_token
 
 
 def _residual_may_move(state: State, facts: EdgeFacts) -> bool:

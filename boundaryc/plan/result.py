@@ -23,10 +23,16 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One kind of batch: its variant, and the axes over which its cuts have equal sizes."""
+    """One kind of batch: its variant, and the axes over which its cuts have equal sizes.
+
+    ``entry`` says in what state the stack's input arrives. ``few`` tells batches of at most
+    ``few_rows`` rows from larger ones where the two are planned differently; None serves both.
+    """
 
     variant: str
     even: tuple[str, ...]
+    entry: str = "complete"
+    few: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,8 @@ class TopologyPlan:
 
     ``tables[policy][c]`` plans the batches of ``columns[c]``; equal tables are one object.
     ``row_multiples`` has the padding of every variant: the rows of an attention-DP group are a
-    multiple of it, so that cuts inside the group are even. ``skipped`` are the variants that have no
+    multiple of it, so that cuts inside the group are even. ``few_rows`` is, per variant, how many
+    padded rows of all groups together are still few. ``skipped`` are the variants that have no
     meaning here, with the reason.
     """
 
@@ -67,6 +74,7 @@ class TopologyPlan:
     mesh: Mesh
     columns: tuple[Column, ...]
     row_multiples: Mapping[str, int]
+    few_rows: Mapping[str, int]
     tables: Mapping[str, tuple[Table, ...]]
     skipped: tuple[tuple[str, str], ...]
 

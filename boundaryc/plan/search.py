@@ -23,6 +23,7 @@ from boundaryc.plan.ops import (
     Operation,
     Read,
     ReduceScatter,
+    Reorder,
     ResidualGather,
     ResidualSlice,
     Slice,
@@ -48,11 +49,28 @@ class Goal:
 
     rows: int
     residual: int
+    by_token: bool = False
 
 
-def search(
-    start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order
-) -> dict[Goal, Path]:
+class Moves:
+    """The priced successors of the states of one edge, found once however often they are met."""
+
+    def __init__(self, facts: EdgeFacts) -> None:
+        self.facts = facts
+        self._known: dict[State, tuple[tuple[Operation, State, Cost], ...]] = {}
+
+    def of(self, state: State) -> tuple[tuple[Operation, State, Cost], ...]:
+        """Every legal operation of a state, the state it leaves, and its cost."""
+        known = self._known.get(state)
+        if known is None:
+            facts = self.facts
+            known = self._known[state] = tuple(
+                (op, after, price(op, state, facts)) for op, after in successors(state, facts)
+            )
+        return known
+
+
+def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> dict[Goal, Path]:
     """The cheapest path from ``start`` to each goal that can be reached."""
     best: dict[State, tuple[int, ...]] = {start: order(Cost())}
     came: dict[State, tuple[State, Operation]] = {}
@@ -67,8 +85,8 @@ def search(
         goal = _goal_of(state)
         if goal in goals and goal not in found:
             found[goal] = Path(_trace(came, state), costs[state])
-        for op, after in successors(state, facts):
-            cost = costs[state] + price(op, state, facts)
+        for op, after, step in moves.of(state):
+            cost = costs[state] + step
             rank = order(cost)
             if after not in best or rank < best[after]:
                 best[after], costs[after], came[after] = rank, cost, (state, op)
@@ -86,7 +104,7 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
 
 def _goal_of(state: State) -> Goal | None:
     if state.phase is Phase.INPUT and state.handed_off:
-        return Goal(state.rows, state.residual)
+        return Goal(state.rows, state.residual, state.by_token)
     return None
 
 
@@ -100,6 +118,7 @@ def _trace(came: dict[State, tuple[State, Operation]], state: State) -> tuple[Op
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
     yield from (Enter(), Transform(), Update(), Read(), Join(), HandOff())
+    yield Reorder(not state.by_token)
     for axes in _parts(state.owes):
         yield AllReduce(axes)
         yield ReduceScatter(axes, facts.variable(axes, scatter=True))
@@ -157,6 +176,6 @@ def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) 
         ("the sum may not end in a reduce-scatter", replace(facts, scatter=facts.every)),
     )
     for text, looser in relaxed:
-        if search(start, goals, looser, order):
+        if search(start, goals, Moves(looser), order):
             return text
     return "no order of legal operations delivers these rows"

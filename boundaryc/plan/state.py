@@ -36,18 +36,7 @@ class State:
     joined: bool = False  # the partial already carries the residual
     transform: bool = False  # a declared transform has not run yet
     handed_off: bool = False  # the producer's exit code is behind us
-
-    def key(self) -> tuple[int, int, int, int, bool, bool, bool]:
-        """A total order of states that does not depend on hashing."""
-        return (
-            int(self.phase),
-            self.rows,
-            self.owes,
-            self.residual,
-            self.joined,
-            self.transform,
-            self.handed_off,
-        )
+    by_token: bool = False  # rows whole over the shards are in token order, not in shard order
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +58,7 @@ class EdgeFacts:
 
     sizes: tuple[int, ...]  # of the atoms, outermost first
     even: int  # atoms over which this batch's cuts have equal sizes
+    shards: int  # atoms whose parts interleave tokens, so that shard and token order differ
     scatter: int  # atoms over which the contribution's sum may end in a reduce-scatter
     scatter_by_size: bool  # such a scatter takes one size per rank even where all are equal
     may_defer: bool  # an owed sum may cross the hand-off

@@ -26,7 +26,7 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, Exits, FfnExit, Leave, Reduce
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
-from boundaryc.runtime.rowwise import add, add_rms_norm, rms_norm
+from boundaryc.runtime.rowwise import add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
 from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
 
@@ -69,5 +69,6 @@ __all__ = [
     "TorchGroups",
     "add",
     "add_rms_norm",
+    "join",
     "rms_norm",
 ]

@@ -204,4 +204,6 @@ def _wire(x: Tensor) -> Tensor:
 
     Backends do not know every dtype (fp8 among them); bytes they all move.
     """
-    return x.view(x.shape[0], prod(x.shape[1:])).view(torch.uint8)
+    width = prod(x.shape[1:])
+    # A dimension of size 1 or 0 may have any stride in contiguous storage: state them.
+    return x.as_strided((x.shape[0], width), (width, 1)).view(torch.uint8)

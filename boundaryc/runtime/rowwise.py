@@ -34,6 +34,11 @@ def add(x: Tensor, residual: Tensor) -> Tensor:
     return (x.to(accumulate) + residual.to(accumulate)).to(residual.dtype)
 
 
+def join(partial: Tensor, residual: Tensor) -> Tensor:
+    """``partial + residual``, rounded once, in partial's dtype: the residual goes on the wire."""
+    return add(residual, partial)
+
+
 def _normalize(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     return x * scale * weight.to(x.dtype)

@@ -49,9 +49,7 @@ class Layout:
         held: list[int | None] = []
         for other in range(len(self.leaves)):
             theirs = coordinates(mesh, other)
-            if all(
-                theirs[index] == own[index] for index in range(len(own)) if rows >> index & 1
-            ):
+            if all(theirs[index] == own[index] for index in range(len(own)) if rows >> index & 1):
                 held.extend(self.leaves[other])
         return held
 
@@ -71,7 +69,9 @@ class Layout:
 
 def lay_out(mesh: Mesh, rows: tuple[int, ...], padding: str, multiple: int) -> Layout:
     """Cuts a batch over a mesh. Tokens are numbered through the groups in order."""
-    padded = [count if padding == "unpadded" else -(-count // multiple) * multiple for count in rows]
+    padded = [
+        count if padding == "unpadded" else -(-count // multiple) * multiple for count in rows
+    ]
     if padding == "max_len":
         padded = [max(padded)] * len(padded)
     leaves: list[tuple[int | None, ...]] = []

@@ -67,8 +67,10 @@ def mix(x: Tensor) -> Tensor:
     return 0.5 * x + 0.5 * x.cumsum(0) / count
 
 
-def build_fixture(stack: Stack, params: dict[str, tuple[str, ...]], *, width: int, seed: int) -> Fixture:
-    """Random weights for every place of ``stack``; ``params`` names the tensors each stage binds."""
+def build_fixture(
+    stack: Stack, params: dict[str, tuple[str, ...]], *, width: int, seed: int
+) -> Fixture:
+    """Random weights for every place; ``params`` names the tensors that each stage binds."""
     draw = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

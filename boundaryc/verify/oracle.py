@@ -54,7 +54,7 @@ def interpret(stack: Stack, fixture: Fixture, tokens: Tensor, requests: list[int
 
 
 def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """x over its root mean square, times the weight; x [rows, width]."""
+    """The rows x [rows, width], each over its root mean square, times the weight [width]."""
     return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * weight
 
 

@@ -24,7 +24,7 @@ from boundaryc.language.schema import (
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```yaml *(?:planned=(.*))?\n(.*?)^```", DOC, re.M | re.S)
+BLOCKS = re.findall(r"^```yaml *(?:planned=([^\n]*))?\n(.*?)^```", DOC, re.M | re.S)
 BASE: str = BLOCKS[0][1]
 
 

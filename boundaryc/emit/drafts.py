@@ -1,0 +1,306 @@
+"""The functions of one boundary before they have names: signature, contract and statements."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from boundaryc.emit.layout_text import bracketed, indented, wrapped
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.script import Calls, Collective, How, Script, Step, Writer, handed_off, steps
+from boundaryc.graph.build import ENTRY, FINAL
+from boundaryc.plan import ops
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.topology import Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A function without a name. Drafts with the same ``key`` are one function.
+
+    ``base`` is the name it would like, ``params`` and ``returns`` its typed signature, ``doc`` its
+    docstring line by line, ``body`` its statements. ``needs`` are names to import.
+    """
+
+    base: str
+    params: tuple[str, ...]
+    returns: str
+    doc: tuple[str, ...]
+    body: tuple[str, ...]
+    how: str = ""
+    uneven: str = ""
+    needs: frozenset[str] = frozenset()
+    custom: frozenset[str] = frozenset()
+    sends: tuple[Collective, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two drafts the same function."""
+        return (self.base, self.params, self.doc, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class ExitDraft:
+    """The exit of an FFN: its flags, and the two functions that go with them."""
+
+    base: str
+    fuse: bool
+    scatter: bool
+    reduce: Draft
+    leave: Draft
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two exits the same."""
+        return (self.base, self.fuse, self.scatter, self.reduce.key, self.leave.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """All functions of one boundary. Exactly one of ``exit`` and ``leave`` is set after a stage."""
+
+    prepare: Draft
+    leave: Draft | None = field(default=None)
+    exit: ExitDraft | None = field(default=None)
+
+
+def draft(boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool) -> Drafts:
+    """The functions of ``boundary``; ``scoped``: its producer obeys the decision of an exit."""
+    before, after = steps(boundary)
+    prepare = _prepare(boundary, scope, calls, after)
+    if boundary.edge.producer == ENTRY:
+        return Drafts(prepare)
+    if not scoped:
+        return Drafts(prepare, leave=_leave(boundary, scope, calls, before))
+    return Drafts(prepare, exit=_exit(boundary, scope, calls, before))
+
+
+def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
+    start, edge = handed_off(boundary), boundary.edge
+    script = Writer(scope, calls, at_producer=False).write(sequence)
+    opening: list[str] = []
+    if start.phase is Phase.CONTRIBUTION:
+        opening.append("hidden = stream.take(hidden)")
+    elif start.phase is Phase.STREAM:
+        opening.append("stream.take(hidden)")
+    source, target = edge.producer or "start", edge.consumer
+    read = calls.read
+    named = ("norm: Norm",) if read is None or read.facts.plain_norm and not read.call else ()
+    named = named or tuple(f"{name}: Any" for name in (read.params if read else ()))
+    entry = edge.producer == ENTRY
+    title = f"{source} -> {'final norm' if target == FINAL else target}"
+    doc = (
+        f"{title}: {', '.join(script.summary)}.",
+        "",
+        *_contract(scope.mesh, boundary, start),
+        *_collectives(script),
+    )
+    needs = {word.removesuffix(": Norm").title() for word in named if word == "norm: Norm"}
+    return Draft(
+        base=f"{source}_to_{target}",
+        params=(
+            "hidden: Tensor" if entry else "hidden: Tensor | OwedOutput",
+            "batch: Batch",
+            *named,
+        ),
+        returns="Tensor",
+        doc=doc,
+        body=_body([*opening, *script.lines], result="hidden"),
+        how="_".join(how.value for how in script.how),
+        uneven="uneven" if script.uneven else "",
+        needs=frozenset(
+            script.helpers
+            | needs
+            | ({"OwedOutput"} if not entry else set())
+            | ({"Any"} if any(word.endswith(": Any") for word in named) else set())
+        ),
+        custom=frozenset(script.custom),
+        sends=tuple(script.collectives),
+    )
+
+
+def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
+    """The lines `in` and `out` of a docstring, in columns."""
+    goal = boundary.goal
+    owed = f", owes {mesh.label(start.owes)}" if start.owes else ""
+    joined = " and the residual is in it" if start.joined else ""
+    came = f"rows {mesh.words(start.rows)}{owed}{joined}"
+    goes = f"rows {mesh.words(goal.rows)}"
+    width = max(len(came), len(goes)) + 4
+    held = "no residual yet"
+    if start.residual != NO_RESIDUAL:
+        held = f"residual rows {mesh.words(start.residual)}"
+    left = f"residual rows {mesh.words(goal.residual)}"
+    return [f"in   {came:<{width}}{held}", f"out  {goes:<{width}}{left}"]
+
+
+def _collectives(script: Script) -> list[str]:
+    """What a function sends, in order, each with its reason."""
+    if not script.collectives:
+        return ["collectives: none"]
+    lines = ["collectives:"]
+    width = max(len(collective.text) for collective in script.collectives)
+    for collective in script.collectives:
+        first = f"  {collective.text:<{width}}  "
+        lines.extend(wrapped(first, collective.why, indent=4))
+    return lines
+
+
+def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
+    script = Writer(scope, calls, at_producer=True).write(sequence)
+    state = handed_off(boundary)
+    updated = state.phase is Phase.STREAM and not _joins(boundary)
+    params = calls.update.params if calls.update else ()
+    carried = ""
+    if params and not updated:
+        carried = f", ({', '.join(params)}{',' if len(params) == 1 else ''})"
+    if state.phase is Phase.STREAM:
+        last, returns = "return stream.keep(stream.residual)", "Tensor"
+    elif state.owes:
+        last, returns = f"return stream.owe(hidden{carried})", "OwedOutput"
+    else:
+        last, returns = f"return stream.pend(hidden{carried})", "Tensor"
+    needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if params else set())
+    return Draft(
+        base=f"{boundary.edge.producer}_leave",
+        params=("hidden: Tensor", "batch: Batch", *(f"{name}: Any" for name in params)),
+        returns=returns,
+        doc=_leave_doc(boundary, scope.mesh, script, state),
+        body=_body([*script.lines, last]),
+        how="_".join(how.value for how in script.how),
+        uneven="uneven" if script.uneven else "",
+        needs=frozenset(needs),
+        custom=frozenset(script.custom),
+        sends=tuple(script.collectives),
+    )
+
+
+def _joins(boundary: Boundary) -> bool:
+    return any(isinstance(op, ops.Join) for op in boundary.path.ops)
+
+
+def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
+    target = "the final norm" if boundary.edge.consumer == FINAL else boundary.edge.consumer
+    if state.phase is Phase.STREAM:
+        left = f"the written residual on {_rows(mesh, state.rows)} to {target}"
+    elif state.owes:
+        left = f"the sum over {mesh.label(state.owes)} to {target}"
+    else:
+        left = f"a complete output on {_rows(mesh, state.rows)} to {target}"
+    if not script.summary:
+        return (f"Leaves {left}.",)
+    doc = [f"Leaves {left}: {', '.join(script.summary)}."]
+    if script.collectives:
+        doc += ["", *_collectives(script)]
+    return tuple(doc)
+
+
+def _rows(mesh: Mesh, mask: int) -> str:
+    return "all rows" if not mask else f"rows {mesh.words(mask)}"
+
+
+def _exit(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> ExitDraft:
+    """One decision: who does the sum, which flags say so, and what is left to do afterwards."""
+    producer, owes = boundary.edge.producer, boundary.start.owes
+    if sequence and owes and sequence[0].op == ops.AllReduce(owes):
+        leave = _leave(boundary, scope, calls, sequence[1:])
+        reduce = _sum_inside(producer, scope, owes)
+        return ExitDraft(f"{producer}_exit", False, False, reduce, leave)
+    leave = _leave(boundary, scope, calls, sequence)
+    scatters = leave.how.split("_")
+    scatter = How.REDUCE_SCATTER.value in scatters or How.VARIABLE_REDUCE_SCATTER.value in scatters
+    reduce = _kept(producer, scope.mesh, owes)
+    return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter, reduce, leave)
+
+
+def _sum_inside(producer: str, scope: Scope, owes: int) -> Draft:
+    group = scope.group(owes)
+    sent = Collective(
+        f"all_reduce({group})", f"completes the sum that {producer} owes over {group}"
+    )
+    return Draft(
+        base=f"{producer}_reduce",
+        params=("hidden: Tensor", "batch: Batch"),
+        returns="Tensor",
+        doc=(
+            f"{producer} sums over {group} itself: what follows needs the complete output.",
+            "",
+            "collectives:",
+            f"  {sent.text}  {sent.why}",
+        ),
+        body=(f"return batch.groups.{group}.all_reduce(hidden)",),
+        how=How.ALL_REDUCE.value,
+        sends=(sent,),
+    )
+
+
+def _kept(producer: str, mesh: Mesh, owes: int) -> Draft:
+    text = f"{producer} returns a complete output: there is nothing to sum."
+    if owes:
+        text = f"{producer} returns its partial: the boundary owns the sum over {mesh.label(owes)}."
+    return Draft(
+        base=f"{producer}_reduce",
+        params=("hidden: Tensor", "batch: Batch"),
+        returns="Tensor",
+        doc=(text,),
+        body=("return hidden",),
+    )
+
+
+def sends(drafts: Drafts) -> tuple[Collective, ...]:
+    """All collectives of a boundary, those inside the producer's exit first."""
+    exit_ = drafts.exit
+    leaves = (drafts.leave,) if drafts.leave else (exit_.reduce, exit_.leave) if exit_ else ()
+    return tuple(sent for function in (*leaves, drafts.prepare) for sent in function.sends)
+
+
+def _body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
+    """Statements with their locals; ``result`` is returned, at once where it is assigned last."""
+    lines = list(lines)
+    if result is not None:
+        if lines and lines[-1].startswith(f"{result} = "):
+            lines[-1] = "return " + lines[-1].removeprefix(f"{result} = ")
+        else:
+            lines.append(f"return {result}")
+    names = [name for name in ("groups", "rows", "stream") if _uses(lines, name)]
+    if len(lines) == 1:
+        return (_qualified(lines[0], names),)
+    once = sum(_count(lines, name) for name in names) == 1
+    if once:
+        return tuple(_qualified(line, names) for line in lines)
+    if not names:
+        return tuple(lines)
+    sources = ", ".join(f"batch.{name}" for name in names)
+    return (f"{', '.join(names)} = {sources}", *lines)
+
+
+def _count(lines: list[str], name: str) -> int:
+    return sum(len(_attribute(name).findall(line)) for line in lines)
+
+
+def _attribute(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){name}\.")
+
+
+def _uses(lines: list[str], name: str) -> bool:
+    return _count(lines, name) > 0
+
+
+def _qualified(line: str, names: list[str]) -> str:
+    for name in names:
+        line = _attribute(name).sub(f"batch.{name}.", line)
+    return line
+
+
+def rendered(draft: Draft, name: str, when: tuple[str, ...]) -> tuple[str, ...]:
+    """The function's lines under its final ``name``; ``when`` ends its docstring."""
+    doc = list(draft.doc)
+    if when:
+        doc += ([""] if len(doc) == 1 else []) + list(when)
+    if len(doc) == 1 and len(doc[0]) <= 90:
+        docstring = (f'"""{doc[0]}"""',)
+    else:
+        docstring = (f'"""{doc[0]}', *doc[1:], '"""')
+    head = bracketed(f"def {name}(", draft.params, f") -> {draft.returns}:")
+    return (*head, *indented([*docstring, *draft.body]))

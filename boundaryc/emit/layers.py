@@ -1,0 +1,95 @@
+"""The kinds of layer of a stack: one class for each, the same on every topology."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boundaryc.emit.layout_text import listed
+from boundaryc.language.model import Stage
+from boundaryc.plan.result import StackPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One argument of a layer's ``bind``: its name, type, stage, and what it is for."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageSlot:
+    """One stage of a layer: the class of its boundary, and what ``bind`` passes to it."""
+
+    stage: Stage
+    boundary: str
+    read: tuple[Param, ...]
+    update: tuple[Param, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """Layers with the same stages: their class, and which layers they are, for people."""
+
+    stages: tuple[str, ...]
+    name: str
+    slots: tuple[StageSlot, ...]
+    where: str
+
+
+def layer_kinds(plan: StackPlan) -> tuple[LayerKind, ...]:
+    """The kinds of layer in the order in which the stack first has them."""
+    kinds = dict.fromkeys(plan.stack.layers)
+    names = {stages: "".join(_camel(stage) for stage in stages) for stages in kinds}
+    found = []
+    for stages in kinds:
+        name = names[stages]
+        if list(names.values()).count(name) > 1:
+            name = "Then".join(_camel(stage) for stage in stages)
+        indexes = [i for i, layer in enumerate(plan.stack.layers) if layer == stages]
+        slots = tuple(_slot(plan, stage) for stage in stages)
+        found.append(LayerKind(stages, name, slots, spans(indexes)))
+    return tuple(found)
+
+
+def spans(indexes: list[int], most: int = 6) -> str:
+    """Layer numbers for people: ``layers 0, 2 to 9``; a long list ends in how many there are.
+
+    >>> spans([0]), spans([1, 2, 3, 7])
+    ('layer 0', 'layers 1 to 3 and 7')
+    """
+    groups: list[list[int]] = []
+    for index in indexes:
+        if groups and groups[-1][-1] == index - 1:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    words = [
+        f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(str(i) for i in group)
+        for group in groups
+    ]
+    if len(words) > most:
+        return f"{len(indexes)} layers: {', '.join(words[:most])}, ..."
+    return f"layer{'s' if len(indexes) > 1 else ''} {listed(words)}"
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _slot(plan: StackPlan, name: str) -> StageSlot:
+    stage = plan.stack.stage(name)
+    read, update = plan.operations[stage.read], plan.operations[stage.update]
+    return StageSlot(
+        stage,
+        "AttentionBoundary" if stage.reduction == "partial" else "FfnBoundary",
+        tuple(_param(name, param, norm=read.call is None) for param in read.params),
+        tuple(_param(name, param, norm=False) for param in update.params),
+    )
+
+
+def _param(stage: str, param: str, *, norm: bool) -> Param:
+    if norm:
+        return Param(stage, "Norm", f"the norm before {stage}")
+    return Param(f"{stage}_{param}", "Any", f"`{param}` of {stage}'s operations")

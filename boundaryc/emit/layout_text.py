@@ -1,0 +1,73 @@
+"""Text in the one layout that generated Python has: what fits on a line stays on it.
+
+The result is what a formatter with lines of 100 characters leaves alone, so none has to run.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+WIDTH = 100
+
+
+def bracketed(head: str, items: Sequence[str], tail: str, *, indent: int = 0) -> tuple[str, ...]:
+    """``head`` + items + ``tail`` as lines: on one if it fits, else one item a line.
+
+    ``head`` ends with the opening bracket, ``tail`` begins with the closing one. ``indent`` is the
+    column at which the first line starts; the returned lines do not carry it.
+
+    >>> bracketed("f(", ["a", "b"], ")")
+    ('f(a, b)',)
+    """
+    line = f"{head}{', '.join(items)}{tail}"
+    if indent + len(line) <= WIDTH and "\n" not in line:
+        return (line,)
+    return (head, *(f"    {item}," for item in items), tail)
+
+
+def tuple_lines(head: str, items: Sequence[str]) -> tuple[str, ...]:
+    """``head`` and a tuple of ``items`` as lines; ``head`` ends before the bracket.
+
+    >>> tuple_lines("A = ", ["x"])
+    ('A = (x,)',)
+    """
+    if len(items) == 1:
+        line = f"{head}({items[0]},)"
+        if len(line) <= WIDTH:
+            return (line,)
+    return bracketed(f"{head}(", items, ")")
+
+
+def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:
+    """The lines moved to the right; empty ones stay empty."""
+    return tuple(" " * columns + line if line else line for line in lines)
+
+
+def wrapped(first: str, text: str, *, indent: int = 0) -> tuple[str, ...]:
+    """``first`` + ``text`` broken into lines, the later ones aligned with the text.
+
+    ``indent`` is the column at which the lines will start; they do not carry it.
+    """
+    return tuple(
+        textwrap.wrap(
+            text,
+            WIDTH - indent,
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        or [first.rstrip()]
+    )
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Words as people list them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

@@ -1,0 +1,39 @@
+"""The names that one topology's generated code uses for its groups and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from boundaryc.topology import Mesh
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the functions of a topology need of its layout, collected as they are written.
+
+    ``groups`` are the atoms of each group that some function communicates over; ``rows`` are the
+    moves (moved atoms, rows of the finer side) whose row counts some function looks up.
+    """
+
+    mesh: Mesh
+    groups: set[int] = field(default_factory=set)
+    rows: set[tuple[int, int]] = field(default_factory=set)
+
+    def group(self, axes: int) -> str:
+        """The attribute of the group over ``axes``; the layout will have it."""
+        self.groups.add(axes)
+        return self.mesh.label(axes)
+
+    def row(self, moved: int, finer: int) -> str:
+        """The attribute of the rows that the members of a move hold; the layout will have it."""
+        self.rows.add((moved, finer))
+        return self.row_name(moved, finer)
+
+    def row_name(self, moved: int, finer: int) -> str:
+        """The moved axes; and the finer rows too, where those are cut further than the move needs.
+
+        A move needs its own atoms and all outside them to be cut on the finer side.
+        """
+        needed = (1 << moved.bit_length()) - 1
+        label = self.mesh.label(moved)
+        return label if finer == needed else f"{label}_of_{self.mesh.label(finer)}"

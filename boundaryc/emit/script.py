@@ -1,0 +1,302 @@
+"""One planned boundary as statements: what each operation is in Python, and why it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from boundaryc.emit.scope import Scope
+from boundaryc.operations import Operation
+from boundaryc.plan import ops
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.state import EdgeFacts, Phase, State
+
+
+class How(Enum):
+    """How a sum is completed; the value is the word that tells functions apart by it."""
+
+    ALL_REDUCE = "ar"
+    REDUCE_SCATTER = "rs"
+    VARIABLE_REDUCE_SCATTER = "rsv"
+    GATHER_SUM = "placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of a script: its text, like ``all_reduce(tp)``, and its reason."""
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How the operations around a boundary are called.
+
+    ``update`` is the producer's and ``read`` the consumer's; None where there is none. ``names``
+    are the names under which operations from outside are imported, by operation name.
+    """
+
+    producer: str
+    consumer: str
+    update: Operation | None
+    read: Operation | None
+    names: dict[str, str]
+
+
+@dataclass(slots=True)
+class Script:
+    """The statements of one function, and what they use."""
+
+    lines: list[str] = field(default_factory=list)
+    summary: list[str] = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    how: list[How] = field(default_factory=list)
+    uneven: bool = False
+    moves_residual: bool = False
+    helpers: set[str] = field(default_factory=set)
+    custom: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation of a path with the states around it."""
+
+    op: ops.Operation
+    before: State
+    after: State
+
+
+def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The operations of a boundary before and after its hand-off."""
+    state, found = boundary.start, []
+    split = 0
+    for op in boundary.path.ops:
+        after = op.apply(state, boundary.facts)
+        if after is None:
+            raise ValueError(f"{op} is not legal in {state}")
+        if isinstance(op, ops.HandOff):
+            split = len(found)
+        else:
+            found.append(Step(op, state, after))
+        state = after
+    return tuple(found[:split]), tuple(found[split:])
+
+
+def handed_off(boundary: Boundary) -> State:
+    """The state in which the producer leaves its output."""
+    state = boundary.start
+    for op in boundary.path.ops:
+        if state.handed_off:
+            break
+        state = _applied(op, state, boundary.facts)
+    return state
+
+
+def _applied(op: ops.Operation, state: State, facts: EdgeFacts) -> State:
+    after = op.apply(state, facts)
+    if after is None:
+        raise ValueError(f"{op} is not legal in {state}")
+    return after
+
+
+class Writer:
+    """Writes steps as statements into a script."""
+
+    def __init__(self, scope: Scope, calls: Calls, *, at_producer: bool) -> None:
+        self.scope, self.calls, self.at_producer = scope, calls, at_producer
+        self.script = Script()
+
+    def write(self, sequence: tuple[Step, ...]) -> Script:
+        """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
+        index = 0
+        while index < len(sequence):
+            step = sequence[index]
+            following = sequence[index + 1] if index + 1 < len(sequence) else None
+            if following is not None and self._fuses(step, following):
+                self._say("add", "norm")
+                self._call("add_rms_norm")
+                self._put(
+                    "hidden, stream.residual = "
+                    "add_rms_norm(hidden, stream.residual, norm.weight)"
+                )
+                index += 2
+                continue
+            self._step(step)
+            index += 1
+        return self.script
+
+    def _fuses(self, step: Step, following: Step) -> bool:
+        update, read = self.calls.update, self.calls.read
+        if not (isinstance(step.op, ops.Update) and isinstance(following.op, ops.Read)):
+            return False
+        if update is None or read is None or update.call or read.call:
+            return False
+        return update.facts.plain_add and read.facts.plain_norm
+
+    def _step(self, step: Step) -> None:
+        match step.op:
+            case ops.AllReduce(axes):
+                self._all_reduce(step, axes)
+            case ops.ReduceScatter(axes, variable):
+                self._reduce_scatter(step, axes, variable)
+            case ops.GatherSum(gather, total):
+                self._gather_sum(step, gather, total)
+            case ops.AllGather(axes, variable):
+                self._all_gather(step, axes, variable)
+            case ops.Slice(axes):
+                self._slice("hidden", axes, step.after.rows)
+            case ops.ResidualSlice(axes):
+                self._slice("stream.residual", axes, step.after.residual)
+            case ops.ResidualGather(axes, variable):
+                self._residual_gather(step, axes, variable)
+            case ops.Join():
+                self._join(step)
+            case ops.Update():
+                self._update()
+            case ops.Read():
+                self._read()
+            case ops.Enter():
+                self._put("stream.residual = stream.enter(hidden)")
+                self._say("start the residual")
+            case _:
+                raise TypeError(f"{step.op} has no text")
+
+    def _all_reduce(self, step: Step, axes: int) -> None:
+        group = self.scope.group(axes)
+        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")
+        self._say(f"sum over {group}")
+        self._collect(f"all_reduce({group})", self._completes(step, group))
+        self.script.how.append(How.ALL_REDUCE)
+
+    def _reduce_scatter(self, step: Step, axes: int, variable: bool) -> None:
+        group, sizes = self.scope.group(axes), ""
+        if variable:
+            sizes = f", rows.{self.scope.row(axes, step.after.rows)}.sizes"
+        self._put(f"{_target(step)} = groups.{group}.reduce_scatter(hidden{sizes})")
+        self._say(f"sum and scatter over {group}")
+        words = self.scope.mesh.words(step.after.rows)
+        why = f"{self._completes(step, group)} and leaves each rank its rows of {words}"
+        self._collect(f"reduce_scatter({group})", why)
+        self.script.how.append(How.VARIABLE_REDUCE_SCATTER if variable else How.REDUCE_SCATTER)
+        self.script.uneven |= variable
+
+    def _gather_sum(self, step: Step, gather: int, total: int) -> None:
+        place = self.scope.row(gather, step.before.rows)
+        group = self.scope.group(gather | total)
+        self._put(f"hidden = rows.{place}.place(hidden)")
+        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")
+        owed, moved = self.scope.mesh.label(total), self.scope.mesh.label(gather)
+        self._say(f"sum over {owed} and gather over {moved} at once")
+        why = f"{self._completes(step, owed)} and brings together the rows of {moved}"
+        self._collect(f"all_reduce({group})", f"{why}, each rank adding to its own place")
+        self.script.how.append(How.GATHER_SUM)
+
+    def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
+        group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
+        self._put(f"hidden = groups.{group}.all_gather({_value(step)}{sizes})")
+        self._say(f"gather over {group}")
+        words = self.scope.mesh.words
+        if step.before.phase is Phase.INPUT:
+            why = f"{self.calls.consumer} computes on {_held(words(step.after.rows))}"
+        else:
+            why = f"the output is to lie on {_held(words(step.after.rows))}"
+        self._collect(f"all_gather({group})", why)
+
+    def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
+        group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
+        self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")
+        self._say(f"gather the residual over {group}")
+        words = self.scope.mesh.words
+        why = f"moves the residual from {_held(words(step.before.residual))}"
+        self._collect(f"all_gather({group})", f"{why} to {_held(words(step.after.residual))}")
+        self.script.moves_residual = True
+
+    def _sizes(self, axes: int, finer: int, variable: bool) -> str:
+        if not variable:
+            return ""
+        self.script.uneven = True
+        return f", rows.{self.scope.row(axes, finer)}.sizes"
+
+    def _slice(self, value: str, axes: int, finer: int) -> None:
+        place = self.scope.row(axes, finer)
+        residual = value == "stream.residual"
+        self._put(f"{value} = rows.{place}.take({value})")
+        self._say(f"cut the residual over {place}" if residual else f"cut over {place}")
+        self.script.moves_residual |= residual
+
+    def _join(self, step: Step) -> None:
+        own, state = "stream.residual", step.before
+        extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
+        if extra:
+            own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"
+        statement = f"hidden = add({own}, hidden)"
+        if alone:
+            self._put(f"if groups.{self.scope.group(alone)}.rank == 0:")
+            statement = f"    {statement}"
+        self._put(statement)
+        self._call("add")
+        self._say("add the residual to one partial")
+        self.script.moves_residual = True
+
+    def _update(self) -> None:
+        update = self.calls.update
+        if update is None or update.call is None:
+            self._call("add")
+            self._put("stream.residual = add(hidden, stream.residual)")
+            self._say("add")
+            return
+        name = self._imported(update)
+        params = ["*stream.params"]
+        if self.at_producer or not update.params:
+            params = list(update.params)
+        arguments = ", ".join(["hidden", "stream.residual", *params])
+        self._put(f"stream.residual = {name}({arguments})")
+        self._say(update.name)
+
+    def _read(self) -> None:
+        read = self.calls.read
+        if read is None or read.facts.plain_norm and read.call is None:
+            self._call("rms_norm")
+            self._put("hidden = rms_norm(stream.residual, norm.weight)")
+            self._say("norm")
+        elif read.call is None:
+            self._put("hidden = stream.residual")
+            self._say("read the residual as it is")
+        else:
+            arguments = ", ".join(["stream.residual", *read.params])
+            self._put(f"hidden = {self._imported(read)}({arguments})")
+            self._say(read.name)
+
+    def _completes(self, step: Step, label: str) -> str:
+        whole = step.after.owes == 0
+        return f"{'completes' if whole else 'does'} the sum that {self.calls.producer} left over {label}"
+
+    def _imported(self, operation: Operation) -> str:
+        self.script.custom.add(operation.name)
+        return self.calls.names[operation.name]
+
+    def _put(self, line: str) -> None:
+        self.script.lines.append(line)
+
+    def _say(self, *words: str) -> None:
+        self.script.summary.extend(words)
+
+    def _call(self, helper: str) -> None:
+        self.script.helpers.add(helper)
+
+    def _collect(self, text: str, why: str) -> None:
+        self.script.collectives.append(Collective(text, why))
+
+
+def _target(step: Step) -> str:
+    """A joined partial whose last sum is done is the stream."""
+    return "stream.residual" if step.after.phase is Phase.STREAM else "hidden"
+
+
+def _value(step: Step) -> str:
+    return "stream.residual" if step.before.phase is Phase.STREAM else "hidden"
+
+
+def _held(words: str) -> str:
+    return "all rows" if words == "all" else f"rows {words}"

@@ -1,0 +1,129 @@
+"""What each stage takes and leaves on one topology in one batch variant.
+
+This is the only place that knows what a stage kind or a batch variant *means*: it turns both into
+sets of atoms, and everything downstream sees nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boundaryc.language.model import Stage, TopologySpec
+from boundaryc.topology.mesh import Mesh
+
+ORDINARY = "ordinary"
+CONTEXT_PARALLEL = "context_parallel"
+INPUT_SCATTERED = "input_scattered"
+SEQUENCE_PARALLEL = "sequence_parallel"
+VARIANTS = (ORDINARY, CONTEXT_PARALLEL, INPUT_SCATTERED, SEQUENCE_PARALLEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One way a stage may run: the rows it takes and returns, and the sum its output owes.
+
+    ``by_token``: both are in token order where that differs from the order of the shards.
+    """
+
+    rows_in: int
+    rows_out: int
+    owes: int
+    by_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """What one batch variant asks of every boundary of a stack.
+
+    ``rows`` are the rows on which the stack is entered and left, and ``attention_in`` those that
+    attention takes. Every read runs on rows that are sharded at least over ``read_local``, and the
+    residual rests on at least those. ``shards`` are atoms whose parts interleave tokens.
+    ``entries`` are the sums that the stack's input may still owe, by the name of that fact.
+    """
+
+    variant: str
+    rows: int
+    attention_in: int
+    read_local: int
+    shards: int
+    entries: tuple[tuple[str, int], ...]
+
+
+def inapplicable(variant: str, spec: TopologySpec, mesh: Mesh) -> str | None:
+    """Why a variant has no meaning on this topology, or None where it has one."""
+    heads = mesh.mask("attn_tp")
+    if variant == SEQUENCE_PARALLEL and not heads:
+        return "attn_tp is 1, so there are no token slices to keep"
+    if variant == CONTEXT_PARALLEL and not mesh.mask("attn_cp"):
+        return "attn_cp is 1, so there are no token shards"
+    if variant == INPUT_SCATTERED:
+        if not heads:
+            return "attn_tp is 1, so there is nothing to scatter the input over"
+        if mesh.every != heads:
+            return "attention is data or context parallel"
+        if spec.moe.all_to_all:
+            return "expert dispatch is inside compute"
+    return None
+
+
+def regime(variant: str, mesh: Mesh) -> Regime:
+    """The demands of a batch variant on this mesh."""
+    rows, heads, shards, local = mesh.mask("attn_dp"), mesh.mask("attn_tp"), 0, 0
+    entries: tuple[tuple[str, int], ...] = (("complete", 0),)
+    attention_in = rows
+    if variant == CONTEXT_PARALLEL:
+        shards = mesh.mask("attn_cp")
+        attention_in = rows = rows | shards
+    elif variant == SEQUENCE_PARALLEL:
+        local = mesh.every & ~rows
+    elif variant == INPUT_SCATTERED:
+        attention_in = rows | heads
+        entries = (*entries, ("partial", heads))
+    return Regime(variant, rows, attention_in, local, shards, entries)
+
+
+def contracts(
+    stage: Stage, spec: TopologySpec, mesh: Mesh, demands: Regime
+) -> tuple[Contract, ...]:
+    """Every way ``stage`` may run; the planner picks one. Never empty."""
+    if stage.kind == "attention":
+        owes = mesh.mask("attn_tp")
+        if stage.order == "token" and demands.shards:
+            whole = demands.rows & ~demands.shards
+            return (Contract(whole, whole, owes, by_token=True),)
+        return (Contract(demands.attention_in, demands.rows, owes),)
+    if stage.sparse:
+        return _experts(spec, mesh)
+    return _dense(spec, mesh, demands)
+
+
+def _experts(spec: TopologySpec, mesh: Mesh) -> tuple[Contract, ...]:
+    if spec.moe.all_to_all:
+        return (Contract(mesh.every, mesh.every, 0),)
+    owes = mesh.mask("moe_output")
+    return tuple(Contract(rows, rows, owes) for rows in _subsets(mesh.mask("moe_dp")))
+
+
+def _dense(spec: TopologySpec, mesh: Mesh, demands: Regime) -> tuple[Contract, ...]:
+    owes = mesh.mask("dense")
+    if spec.dense_tp == spec.tp:
+        return (Contract(0, 0, owes),)
+    # A narrower FFN is replicated outside its own ranks, so it stays on rows that are at least as
+    # fine as the attention's: gathering them would only repeat work.
+    free = mesh.every & ~owes & ~demands.rows
+    return tuple(
+        Contract(demands.rows | extra, demands.rows | extra, owes) for extra in _subsets(free)
+    )
+
+
+def _subsets(mask: int) -> tuple[int, ...]:
+    """All subsets of a mask, smallest number first.
+
+    >>> _subsets(0b101)
+    (0, 1, 4, 5)
+    """
+    subsets, part = [0], 0
+    while part != mask:
+        part = (part - mask) & mask
+        subsets.append(part)
+    return tuple(subsets)

@@ -1,0 +1,98 @@
+"""The cells of a proof: the full product, or a sample that covers every pair of choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from boundaryc.graph.policy import POLICIES
+from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.verify.batches import Shape, shapes
+from boundaryc.verify.cells import Cell
+
+PADDINGS = ("sum_len", "max_len", "unpadded")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which part of the matrix to run; an empty choice means all of that factor."""
+
+    topologies: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    paddings: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+    rows: tuple[int, ...] | None = None
+
+
+def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
+    """Every selected cell, topology by topology.
+
+    ValueError names a choice that the stack does not have.
+    """
+    _check(plan, selection)
+    for topology in plan.topologies:
+        if selection.topologies and topology.spec.name not in selection.topologies:
+            continue
+        variants = [name for name in topology.row_multiples if _in(name, selection.variants)]
+        policies = [name for name in ("auto", *POLICIES) if _in(name, selection.policies)]
+        paddings = [name for name in PADDINGS if _in(name, selection.paddings)]
+        for variant, policy, padding in product(variants, policies, paddings):
+            for shape in _batches(topology, selection):
+                yield Cell(topology.spec.name, variant, policy, padding, shape.rows)
+
+
+def covering(cells: Sequence[Cell]) -> list[Cell]:
+    """A greedy sample in which every pair of choices that occurs together does so once."""
+    missing = {pair for cell in cells for pair in _pairs(cell)}
+    chosen: list[Cell] = []
+    for cell in sorted(cells, key=lambda cell: -len(cell.rows)):
+        if missing & (pairs := set(_pairs(cell))):
+            chosen.append(cell)
+            missing -= pairs
+    return chosen
+
+
+def _pairs(cell: Cell) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    factors = (
+        ("topology", cell.topology),
+        ("variant", cell.variant),
+        ("policy", cell.policy),
+        ("padding", cell.padding),
+        ("batch", _pattern(cell.rows)),
+    )
+    return combinations(factors, 2)
+
+
+def _pattern(rows: tuple[int, ...]) -> str:
+    """What matters about a batch besides its size: emptiness and evenness."""
+    empty = sum(1 for count in rows if not count)
+    spread = "even" if len(set(rows)) == 1 else "uneven"
+    return f"{spread}, {empty and ('all' if empty == len(rows) else 'some')} empty, {max(rows)}"
+
+
+def _batches(topology: TopologyPlan, selection: Selection) -> tuple[Shape, ...]:
+    mesh = topology.mesh
+    if selection.rows is not None:
+        return (Shape("given", selection.rows),)
+    cuts = mesh.size(mesh.mask("attn_cp")) * mesh.size(mesh.mask("attn_tp"))
+    found = shapes(mesh.size(mesh.mask("attn_dp")), cuts)
+    return tuple(shape for shape in found if _in(shape.name, selection.batches))
+
+
+def _in(name: str, chosen: tuple[str, ...]) -> bool:
+    return not chosen or name in chosen
+
+
+def _check(plan: StackPlan, selection: Selection) -> None:
+    known = {
+        "topology": (selection.topologies, [t.spec.name for t in plan.topologies]),
+        "variant": (selection.variants, list(plan.stack.variants)),
+        "policy": (selection.policies, ["auto", *POLICIES]),
+        "padding": (selection.paddings, list(PADDINGS)),
+    }
+    for factor, (chosen, names) in known.items():
+        for name in chosen:
+            if name not in names:
+                raise ValueError(f"unknown {factor} {name!r}; this stack has {', '.join(names)}")

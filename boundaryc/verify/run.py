@@ -1,0 +1,111 @@
+"""Runs the cells of a proof and shrinks what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType
+
+import torch
+
+from boundaryc.plan.result import StackPlan
+from boundaryc.verify.cells import Cell, Outcome, Scene, Subject, run_cell, stage_scene
+from boundaryc.verify.fixture import build_fixture, embeddings
+from boundaryc.verify.oracle import Reference, interpret
+
+WIDTH = 64
+"""Columns of the stand-in computation. At least one for every rank that shares a sum."""
+
+
+class Prover:
+    """A planned stack with its generated package, ready to run cells."""
+
+    def __init__(self, plan: StackPlan, package: ModuleType, *, seed: int = 0) -> None:
+        self.seed = seed
+        width = max(WIDTH, max(topology.spec.tp for topology in plan.topologies))
+        fixture = build_fixture(plan.stack, stage_params(plan), width=width, seed=seed)
+        self.subject = Subject(plan, package, fixture)
+        self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}
+
+    def run(self, cell: Cell, *, schedule: int | None = None) -> Outcome:
+        """One cell; ``schedule`` draws the order in which the ranks run."""
+        with poisoned_allocations():
+            return run_cell(self.scene(cell), seed=schedule)
+
+    def scene(self, cell: Cell) -> Scene:
+        """The cell with its tokens and the oracle's answers, which cells of equal rows share."""
+        if cell.rows not in self._references:
+            tokens = embeddings(sum(cell.rows), self.subject.fixture.width, self.seed + 1)
+            stack = self.subject.plan.stack
+            reference = interpret(stack, self.subject.fixture, tokens, list(cell.rows))
+            self._references[cell.rows] = (tokens, reference)
+        return stage_scene(self.subject, cell, *self._references[cell.rows])
+
+    def prove(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Runs cells one after the other."""
+        for cell in cells:
+            yield self.run(cell)
+
+
+def stage_params(plan: StackPlan) -> dict[str, tuple[str, ...]]:
+    """The names of the tensors that each stage binds: those of its read, then of its update."""
+    return {
+        stage.name: (
+            *plan.operations[stage.read].params,
+            *plan.operations[stage.update].params,
+        )
+        for stage in plan.stack.stages
+    }
+
+
+def shrink(prover: Prover, failing: Cell) -> Outcome:
+    """The smallest cell near ``failing`` that still fails: fewer ranks first, then fewer rows."""
+
+    def fails(cell: Cell) -> bool:
+        return prover.run(cell).failure is not None
+
+    smallest = _smaller_topology(prover.subject.plan, failing, fails)
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for candidate in _smaller_rows(smallest):
+            if fails(candidate):
+                smallest, shrunk = candidate, True
+                break
+    return prover.run(smallest)
+
+
+def _smaller_topology(plan: StackPlan, cell: Cell, fails: Callable[[Cell], bool]) -> Cell:
+    for topology in sorted(plan.topologies, key=lambda topology: topology.spec.tp):
+        if topology.spec.name == cell.topology:
+            break
+        groups = topology.spec.attn_dp
+        if cell.variant not in topology.row_multiples or groups > len(cell.rows):
+            continue
+        candidate = replace(cell, topology=topology.spec.name, rows=cell.rows[:groups])
+        if fails(candidate):
+            return candidate
+    return cell
+
+
+def _smaller_rows(cell: Cell) -> Iterator[Cell]:
+    for index, count in enumerate(cell.rows):
+        for fewer in sorted({0, 1, count // 2, count - 1}):
+            if 0 <= fewer < count:
+                rows = (*cell.rows[:index], fewer, *cell.rows[index + 1 :])
+                yield replace(cell, rows=rows)
+
+
+@contextmanager
+def poisoned_allocations() -> Iterator[None]:
+    """Fills every uninitialised tensor with NaN while it is open."""
+    before = torch.are_deterministic_algorithms_enabled()
+    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

@@ -1,0 +1,98 @@
+"""A hand-written topology package on four gloo ranks, against one rank without boundaries."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from boundaryc.runtime import MappedGroups
+from tests.gloo.pool import shared_pool
+from tests.runtime import sample
+from tests.runtime.model import reference
+
+ATTENTION_TO_FFN = ["all_reduce(attn_tp)", "all_gather(attn_dp)"]
+AR = [*ATTENTION_TO_FFN, "all_reduce(tp)"] * 4
+RS = [*ATTENTION_TO_FFN, "reduce_scatter(attn_dp)", "all_reduce(attn_tp)"] * 4
+
+
+@pytest.mark.parametrize("policy", sample.POLICIES)
+@pytest.mark.parametrize("padding", ["sum_len", "max_len", "unpadded"])
+@pytest.mark.parametrize("tokens", [(3, 0), (0, 4), (2, 5), (4, 4), (1, 0), (0, 0)])
+def test_forward_equals_one_rank(tokens: tuple[int, int], padding: str, policy: str) -> None:
+    """Every rank ends with its group's rows, after the same collectives as the others."""
+    results = shared_pool().run("tests.runtime.ranks:forward", policy, tokens, padding, False)
+
+    expected = reference(tokens)
+    even = tokens[0] == tokens[1] or padding == "max_len"
+    scatters = policy != "ar" and (even or policy != "rs")
+    for rank, (output, census, flags) in enumerate(results):
+        torch.testing.assert_close(output, expected[rank // 2], rtol=0, atol=1e-11)
+        assert census == (RS if scatters else AR)
+        assert flags == [(not scatters, scatters)] * 3 + [(False, scatters)]
+
+
+def test_a_failed_forward_leaves_the_batch_usable() -> None:
+    """Compute that raises on every rank: the next forward of the same batch is right."""
+    results = shared_pool().run("tests.runtime.ranks:forward", "auto", (2, 5), "sum_len", True)
+
+    expected = reference((2, 5))
+    for rank, (output, census, _) in enumerate(results):
+        torch.testing.assert_close(output, expected[rank // 2], rtol=0, atol=1e-11)
+        assert census == RS
+
+
+class Group:
+    """A group that is never asked to communicate."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+
+
+def stack(**options: object) -> sample.tp4_dp2.Stack:
+    """The sample's stack on rank 2 of four that cannot communicate."""
+    groups = {"attn_dp": Group(1, 2), "attn_tp": Group(0, 2), "tp": Group(2, 4)}
+    return sample.load("tp4_dp2", MappedGroups(2, groups), **options)  # type: ignore[arg-type]
+
+
+def test_load_lists_what_exists() -> None:
+    """An unknown topology or policy is a ValueError that names the known ones."""
+    with pytest.raises(ValueError, match=r"unknown topology 'tp8'; known: tp4_dp2"):
+        sample.load("tp8", MappedGroups(2, {}))
+    with pytest.raises(ValueError, match=r"unknown policy 'fast'; known: ar, auto, rs, rs\+rsv"):
+        stack(policy="fast")
+
+
+def test_layers_are_runs_within_the_range() -> None:
+    """A layer outside this rank's range is an IndexError that names the range."""
+    whole, part = stack(), stack(layers=range(1, 3))
+
+    assert [type(whole.layer(index)).__name__ for index in range(4)] == [
+        "AttentionMlp",
+        *["AttentionExperts"] * 3,
+    ]
+    assert whole.layer(1) is whole.layer(2)
+    assert whole.layer(2) is not whole.layer(3)
+    assert part.layer(2) is whole.layer(2)
+    for index in (-1, 4):
+        with pytest.raises(IndexError, match=rf"layer {index} is not one of .* 0\.\.3"):
+            whole.layer(index)
+    for index in (0, 3):
+        with pytest.raises(IndexError, match=rf"layer {index} is not one of .* 1\.\.2"):
+            part.layer(index)
+
+
+@pytest.mark.parametrize("layers", [range(0), range(5), range(-1, 2), range(0, 4, 2)])
+def test_layers_must_be_consecutive_ones_of_the_stack(layers: range) -> None:
+    """A range that the stack does not have is refused where the stack is loaded."""
+    with pytest.raises(ValueError, match="layers must be consecutive"):
+        stack(layers=layers)
+
+
+def test_bind_takes_exactly_the_stages_of_the_layer() -> None:
+    """A missing or a surplus norm is a TypeError that names the layer's class."""
+    layer = stack().layer(0)
+    with pytest.raises(TypeError, match=r"AttentionMlp.bind.*'mlp'"):
+        layer.bind(attention=None)  # type: ignore[call-arg,arg-type]
+    with pytest.raises(TypeError, match=r"AttentionMlp.bind.*'experts'"):
+        layer.bind(attention=None, mlp=None, experts=None)  # type: ignore[call-arg,arg-type]
