@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from examples.common.parallel import Parallel
 
+ORDINARY, SEQUENCE_PARALLEL = "ordinary", "sequence_parallel"
+
 PROMPTS = (5, 3, 7, 2)
 """Tokens of each sequence that the prefill runs."""
 DECODED = (4, 3, 1, 4)
@@ -33,13 +35,9 @@ class Case:
     topology: str
     attn_dp: int
     parallel: Parallel
-    sequence_parallel: bool
+    variant: str
     padding: str
-
-    @property
-    def variant(self) -> str:
-        """The name of the batch variant."""
-        return "sequence_parallel" if self.sequence_parallel else "ordinary"
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)

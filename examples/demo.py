@@ -17,7 +17,7 @@ import torch
 
 import boundaryc
 from boundaryc.language.model import Stack, TopologySpec
-from examples.cases import LENGTHS, Case, Result
+from examples.cases import LENGTHS, ORDINARY, SEQUENCE_PARALLEL, Case, Result
 from examples.common.parallel import Parallel
 from examples.reference import reference
 
@@ -32,10 +32,11 @@ SHORT = {"all_reduce": "ar", "all_gather": "ag", "reduce_scatter": "rs"}
 
 def main() -> int:
     """Runs the demo; returns the exit code."""
+    os.chdir(ROOT)  # generated files name their source as it is given here
     stacks = []
     for name in STACKS:
-        source = ROOT / "examples" / name / "stack.yaml"
-        boundaryc.compile(source, out=ROOT / "generated")
+        source = f"examples/{name}/stack.yaml"
+        boundaryc.compile(source)
         stacks.append(boundaryc.load(source))
     print(f"compiled {', '.join(STACKS)} into generated/; running on {RANKS} ranks")
     with tempfile.TemporaryDirectory() as folder:
@@ -50,14 +51,28 @@ def main() -> int:
 
 
 def cases(stack: Stack) -> list[Case]:
-    """The runs of a stack: its topologies of four ranks, each variant that has a meaning there."""
+    """The runs of a stack: its topologies of four ranks, each variant that has a meaning there.
+
+    Padding decides which cuts are even, and with it which collectives may run; so does the policy,
+    where an FFN's sum may end in a scatter.
+    """
     return [
-        Case(stack.name, spec.name, spec.attn_dp, _parallel(spec), sequence_parallel, padding)
+        Case(stack.name, spec.name, spec.attn_dp, _parallel(spec), variant, padding, policy)
         for spec in stack.topologies
         if spec.tp == RANKS and spec.attn_cp == 1
-        for sequence_parallel in ((False, True) if spec.attn_tp > 1 else (False,))
-        for padding in ("unpadded", "sum_len", "max_len")[: 3 if spec.attn_dp > 1 else 2]
+        for variant in (ORDINARY, SEQUENCE_PARALLEL)[: 2 if spec.attn_tp > 1 else 1]
+        for padding, policy in _choices(spec, variant)
     ]
+
+
+def _choices(spec: TopologySpec, variant: str) -> list[tuple[str, str]]:
+    """The paddings and policies that can make a difference."""
+    choices = [("unpadded", "auto"), ("sum_len", "auto")]
+    if spec.attn_dp > 1:
+        choices.append(("max_len", "auto"))
+        if variant == ORDINARY:
+            choices += [("max_len", "ar"), ("max_len", "rs"), ("unpadded", "rsv")]
+    return choices
 
 
 def _parallel(spec: TopologySpec) -> Parallel:
@@ -107,6 +122,7 @@ def _table(results: list[Result]) -> str:
         "topology",
         "variant",
         "padding",
+        "policy",
         "collectives/layer",
         "bytes/token",
         "max diff",
@@ -121,6 +137,7 @@ def _table(results: list[Result]) -> str:
                 case.topology,
                 case.variant,
                 case.padding,
+                case.policy,
                 calls or "none",
                 f"{result.received / result.tokens:,.0f}",
                 f"{result.difference:.1e}",

@@ -5,6 +5,7 @@ torchrun --nproc-per-node 4 -m examples.worker FOLDER
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from datetime import timedelta
@@ -17,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from boundaryc.runtime import TorchGroups
-from examples.cases import Case, Result, steps
+from examples.cases import SEQUENCE_PARALLEL, Case, Result, steps
 from examples.common.attention import KVCache, tokens
 from examples.common.decoder import Decoder
 from examples.counting import CountingGroups
@@ -26,29 +27,35 @@ from examples.reference import Reference
 
 def main() -> None:
     """Runs all cases of the folder; rank 0 writes `results.pt` there."""
-    folder = Path(sys.argv[1])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    torch_groups = TorchGroups()
+    _run_all(Path(sys.argv[1]))
+    # Gloo's threads let go of the last tensors when they please. The interpreter must not end
+    # before that, so their groups end first, which waits for the threads.
+    dist.destroy_process_group()
+    gc.collect()
+
+
+def _run_all(folder: Path) -> None:
+    groups = TorchGroups()
     plan: tuple[dict[str, Reference], list[Case]] = torch.load(
         folder / "cases.pt", weights_only=False, mmap=True
     )
     references, cases = plan
     results = []
     for case in cases:
-        results.append(run(case, references[case.stack], CountingGroups(torch_groups)))
-        if dist.get_rank() == 0:
+        results.append(run(case, references[case.stack], CountingGroups(groups)))
+        if groups.rank == 0:
             print(".", end="", file=sys.stderr, flush=True)
-    if dist.get_rank() == 0:
+    if groups.rank == 0:
         print(file=sys.stderr)
         torch.save(results, folder / "results.pt")
-    dist.destroy_process_group()
 
 
 def run(case: Case, reference: Reference, groups: CountingGroups) -> Result:
     """Runs one case on this rank; every rank returns the same result."""
     generated = import_module(f"generated.{case.stack}")
-    stack = generated.load(case.topology, groups)
+    stack = generated.load(case.topology, groups, policy=case.policy)
     parallel = case.parallel.at(groups.rank)
     build = import_module(f"examples.{case.stack}.model").build
     model: Decoder = build(stack, reference.config, parallel, reference.weights)
@@ -60,7 +67,7 @@ def run(case: Case, reference: Reference, groups: CountingGroups) -> Result:
             rows_per_dp=[sum(len(ids) for _, ids in group) for group in step],
             padding=case.padding,
             mode="decode" if index else "prefill",
-            sequence_parallel=case.sequence_parallel,
+            sequence_parallel=case.variant == SEQUENCE_PARALLEL,
         )
         own = step[parallel.group]
         new = tokens(reference.config, cache, own)

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "boundaryc"
 PIPELINE = (("language",), ("graph",), ("topology", "operations"), ("plan",), ("emit",))
 """Left to right; a module imports what stands in its own place or further left."""
 
-READS_EVERYTHING = {"report", "verify", "cli", "__init__", "__main__"}
+READS_EVERYTHING = {"report", "verify", "api", "cli", "__init__", "__main__"}
 
 
 def part_of(path: Path) -> str:
@@ -34,7 +34,8 @@ def imports(path: Path) -> Iterator[str]:
             module = ".".join((*base, *([node.module] if node.module else [])))
             yield module
             if module == "boundaryc":  # `from boundaryc import plan`
-                yield from (f"boundaryc.{alias.name}" for alias in node.names)
+                names = (alias.name for alias in node.names)
+                yield from (f"boundaryc.{name}" for name in names if name != "__version__")
 
 
 def parts_imported(path: Path) -> set[str]:

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from boundaryc.plan.result import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Batches that every column treats alike; ``few`` as the variant's threshold has it."""
+
+    variant: str
+    even: frozenset[str]
+    few: bool
+
+    def fits(self, column: Column) -> bool:
+        """Whether the run-time choice, the first column that fits, may stop at ``column``.
+
+        A column for many rows carries no bound: the one for few rows stands before it.
+        """
+        if column.variant != self.variant or not self.even.issuperset(column.even):
+            return False
+        return self.few or not column.few
+
+    def planned_by(self, column: Column) -> bool:
+        """Whether ``column`` is the one that was planned for these batches."""
+        return (
+            column.variant == self.variant
+            and self.even == frozenset(column.even)
+            and column.few in (None, self.few)
+        )
 
 
 def merged(columns: Sequence[Column], behaviour: Callable[[int], object]) -> tuple[int, ...]:
     """The indexes of the columns to keep, in order.
 
-    A batch belongs to the first column of its variant whose axes it cuts evenly. A column goes
-    when each of its batches then finds another one with equal ``behaviour``.
+    A column goes when each of its batches then finds another one with equal ``behaviour``.
     """
+    kinds = {
+        Kind(column.variant, frozenset(column.even), few)
+        for column in columns
+        for few in (True, False)
+    }
+    wanted = {
+        kind: behaviour(next(i for i, column in enumerate(columns) if kind.planned_by(column)))
+        for kind in kinds
+    }
     kept = list(range(len(columns)))
     for index in range(len(columns)):
         fewer = [other for other in kept if other != index]
-        if all(_same(columns, fewer, batch, behaviour) for batch in range(len(columns))):
+        if all(_finds(columns, fewer, kind, behaviour, want) for kind, want in wanted.items()):
             kept = fewer
     return tuple(kept)
 
 
-def column_of(columns: Sequence[Column], kept: Sequence[int], batch: int) -> int | None:
-    """The kept column that serves the batches described by ``columns[batch]``."""
-    for index in kept:
-        column = columns[index]
-        if column.variant == columns[batch].variant and set(column.even) <= set(columns[batch].even):
-            return index
-    return None
-
-
-def _same(
+def _finds(
     columns: Sequence[Column],
     kept: Sequence[int],
-    batch: int,
+    kind: Kind,
     behaviour: Callable[[int], object],
+    wanted: object,
 ) -> bool:
-    serves = column_of(columns, kept, batch)
-    return serves is not None and behaviour(serves) == behaviour(batch)
+    """Whether batches of a kind find what was planned for them."""
+    first = next((index for index in kept if kind.fits(columns[index])), None)
+    return first is not None and behaviour(first) == wanted

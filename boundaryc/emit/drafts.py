@@ -15,6 +15,12 @@ from boundaryc.plan.state import NO_RESIDUAL, Phase, State
 from boundaryc.topology import Mesh
 
 
+SUMMARY = 92
+"""How long the first line of a docstring may be, beside its indentation and quotes."""
+NEXT = "{next}"
+"""Stands in a docstring for what comes next; functions that differ only there are one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A function without a name. Drafts with the same ``key`` are one function.
@@ -29,7 +35,7 @@ class Draft:
     doc: tuple[str, ...]
     body: tuple[str, ...]
     how: str = ""
-    uneven: str = ""
+    uneven: str = "even"
     needs: frozenset[str] = frozenset()
     custom: frozenset[str] = frozenset()
     sends: tuple[Collective, ...] = ()
@@ -86,17 +92,14 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
         opening.append("stream.take(hidden)")
     source, target = edge.producer or "start", edge.consumer
     read = calls.read
-    named = ("norm: Norm",) if read is None or read.facts.plain_norm and not read.call else ()
-    named = named or tuple(f"{name}: Any" for name in (read.params if read else ()))
+    named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
     entry = edge.producer == ENTRY
-    title = f"{source} -> {'final norm' if target == FINAL else target}"
     doc = (
-        f"{title}: {', '.join(script.summary)}.",
-        "",
+        *_summary(f"From {source} to {'the final norm' if target == FINAL else target}", script),
         *_contract(scope.mesh, boundary, start),
         *_collectives(script),
     )
-    needs = {word.removesuffix(": Norm").title() for word in named if word == "norm: Norm"}
+    needs = {word.rpartition(" ")[2] for word in named}
     return Draft(
         base=f"{source}_to_{target}",
         params=(
@@ -108,16 +111,24 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
         doc=doc,
         body=_body([*opening, *script.lines], result="hidden"),
         how="_".join(how.value for how in script.how),
-        uneven="uneven" if script.uneven else "",
+        uneven=script.uneven,
         needs=frozenset(
             script.helpers
             | needs
             | ({"OwedOutput"} if not entry else set())
-            | ({"Any"} if any(word.endswith(": Any") for word in named) else set())
         ),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
+
+
+def _summary(title: str, script: Script) -> tuple[str, ...]:
+    """The first line of a docstring and an empty one; a long list of steps moves below it."""
+    what = ", ".join(script.summary)
+    line = f"{title}: {what}."
+    if len(line) <= SUMMARY:
+        return (line, "")
+    return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}.", indent=4), "")
 
 
 def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
@@ -126,6 +137,8 @@ def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
     owed = f", owes {mesh.label(start.owes)}" if start.owes else ""
     joined = " and the residual is in it" if start.joined else ""
     came = f"rows {mesh.words(start.rows)}{owed}{joined}"
+    if start.phase is Phase.STREAM:
+        came = "the written residual"
     goes = f"rows {mesh.words(goal.rows)}"
     width = max(len(came), len(goes)) + 4
     held = "no residual yet"
@@ -169,7 +182,7 @@ def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step,
         doc=_leave_doc(boundary, scope.mesh, script, state),
         body=_body([*script.lines, last]),
         how="_".join(how.value for how in script.how),
-        uneven="uneven" if script.uneven else "",
+        uneven=script.uneven,
         needs=frozenset(needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
@@ -181,19 +194,16 @@ def _joins(boundary: Boundary) -> bool:
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
-    target = "the final norm" if boundary.edge.consumer == FINAL else boundary.edge.consumer
     if state.phase is Phase.STREAM:
-        left = f"the written residual on {_rows(mesh, state.rows)} to {target}"
+        left = f"the written residual on {_rows(mesh, state.rows)} to {NEXT}"
     elif state.owes:
-        left = f"the sum over {mesh.label(state.owes)} to {target}"
+        left = f"the sum over {mesh.label(state.owes)} to {NEXT}"
     else:
-        left = f"a complete output on {_rows(mesh, state.rows)} to {target}"
+        left = f"a complete output on {_rows(mesh, state.rows)} to {NEXT}"
     if not script.summary:
         return (f"Leaves {left}.",)
-    doc = [f"Leaves {left}: {', '.join(script.summary)}."]
-    if script.collectives:
-        doc += ["", *_collectives(script)]
-    return tuple(doc)
+    doc = _summary(f"Leaves {left}", script)
+    return (*doc, *_collectives(script)) if script.collectives else doc[:-1]
 
 
 def _rows(mesh: Mesh, mask: int) -> str:
@@ -224,7 +234,7 @@ def _sum_inside(producer: str, scope: Scope, owes: int) -> Draft:
         params=("hidden: Tensor", "batch: Batch"),
         returns="Tensor",
         doc=(
-            f"{producer} sums over {group} itself: what follows needs the complete output.",
+            f"Compute sums over {group} itself: {NEXT} needs the complete output.",
             "",
             "collectives:",
             f"  {sent.text}  {sent.why}",
@@ -236,9 +246,9 @@ def _sum_inside(producer: str, scope: Scope, owes: int) -> Draft:
 
 
 def _kept(producer: str, mesh: Mesh, owes: int) -> Draft:
-    text = f"{producer} returns a complete output: there is nothing to sum."
+    text = "Compute returns a complete output: there is nothing to sum."
     if owes:
-        text = f"{producer} returns its partial: the boundary owns the sum over {mesh.label(owes)}."
+        text = f"Compute keeps its partial: the boundary owns the sum over {mesh.label(owes)}."
     return Draft(
         base=f"{producer}_reduce",
         params=("hidden: Tensor", "batch: Batch"),
@@ -293,9 +303,14 @@ def _qualified(line: str, names: list[str]) -> str:
     return line
 
 
-def rendered(draft: Draft, name: str, when: tuple[str, ...]) -> tuple[str, ...]:
-    """The function's lines under its final ``name``; ``when`` ends its docstring."""
-    doc = list(draft.doc)
+def rendered(
+    draft: Draft, name: str, following: str, when: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The function's lines under its final ``name``; ``when`` ends its docstring.
+
+    ``following`` names what comes next, where the docstring speaks of it.
+    """
+    doc = [line.replace(NEXT, following) for line in draft.doc]
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
     if len(doc) == 1 and len(doc[0]) <= 90:

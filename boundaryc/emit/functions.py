@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
+from boundaryc.emit.layout_text import listed
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, How
@@ -14,6 +15,9 @@ from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+
+FINAL_READ = "norm"
+"""How the end of a stack reads the residual."""
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft)
 
@@ -36,6 +40,12 @@ class Named(Generic[DraftT]):
     how: str = ""
     name: str = ""
     when: tuple[str, ...] = ()
+
+    @property
+    def following(self) -> str:
+        """What comes after the stage whose exit this is, for people."""
+        names = _sorted(use.edge.consumer for use in self.uses)
+        return listed(["the final norm" if name == FINAL else name for name in names], "or")
 
 
 @dataclass(slots=True)
@@ -115,7 +125,7 @@ def _draft(plan: StackPlan, scope: Scope, boundary: Boundary) -> Drafts:
         producer,
         consumer,
         plan.operations[source.update] if source else None,
-        plan.operations[target.read] if target else None,
+        plan.operations[target.read if target else FINAL_READ],
         imported_names(plan),
     )
     scoped = source is not None and source.reduction != "partial"
@@ -152,12 +162,14 @@ def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None
 
 def _name(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
     taken: set[str] = set()
-    _name_all(known.functions.values(), taken, str)
-    _name_all(known.exits.values(), taken, str.upper)
+    _name_all(known.functions.values(), taken, plan.stack.policy_auto, str)
+    _name_all(known.exits.values(), taken, plan.stack.policy_auto, str.upper)
     for group in (*_by_base(known.functions.values()), *_by_base(known.exits.values())):
         if len(group) > 1:
             for named in group:
-                named.when = when(plan, topology, known.variant, named.uses)
+                named.when = when(
+                    plan, topology, known.variant, named.uses, leaves=_leaves(named.draft)
+                )
 
 
 def _by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
@@ -168,10 +180,10 @@ def _by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
 
 
 def _name_all(
-    named: Iterable[Named[DraftT]], taken: set[str], case: Callable[[str], str]
+    named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
 ) -> None:
     for group in _by_base(named):
-        found = suffixes([_traits(one) for one in group])
+        found = suffixes([_traits(one, auto) for one in group])
         for one, suffix in zip(group, found, strict=True):
             one.name = unique(case(one.draft.base + suffix), taken)
 
@@ -185,21 +197,32 @@ def unique(name: str, taken: set[str]) -> str:
     return free
 
 
-def _traits(named: Named[DraftT]) -> Traits:
+def policy_words(policies: list[str], auto: str) -> str:
+    """Policies as words of an identifier; what `auto` stands for goes before all others."""
+    if auto in policies:
+        return "auto"
+    return "_".join(dict.fromkeys(policy.replace("+", "_") for policy in policies))
+
+
+def _traits(named: Named[DraftT], auto: str) -> Traits:
     """What may tell this function from its namesakes, the most telling first."""
     edges = [use.edge for use in named.uses]
     draft = named.draft
-    prepares = isinstance(draft, Draft) and "_to_" in draft.base
     body = draft if isinstance(draft, Draft) else draft.leave
     return {
-        "to": "" if prepares else f"to_{'_or_'.join(_sorted(edge.consumer for edge in edges))}",
-        "own": body.how,
-        "how": named.how,
+        "to": "" if not _leaves(draft) else f"to_{'_or_'.join(_sorted(edge.consumer for edge in edges))}",
+        "own": body.how or "complete",
+        "how": named.how or "complete",
         "uneven": body.uneven,
         "after": after(edges),
-        "policy": "_".join(_sorted(use.policy.replace("+", "_") for use in named.uses)),
+        "policy": policy_words([use.policy for use in named.uses], auto),
         "batches": "_".join(str(use.column) for use in named.uses),
     }
+
+
+def _leaves(draft: Draft | ExitDraft) -> bool:
+    """Whether a draft belongs to the end of a stage."""
+    return isinstance(draft, ExitDraft) or "_to_" not in draft.base
 
 
 def after(edges: Iterable[Edge]) -> str:

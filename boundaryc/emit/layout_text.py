@@ -26,7 +26,7 @@ def bracketed(head: str, items: Sequence[str], tail: str, *, indent: int = 0) ->
     return (head, *(f"    {item}," for item in items), tail)
 
 
-def tuple_lines(head: str, items: Sequence[str]) -> tuple[str, ...]:
+def tuple_lines(head: str, items: Sequence[str], *, indent: int = 0) -> tuple[str, ...]:
     """``head`` and a tuple of ``items`` as lines; ``head`` ends before the bracket.
 
     >>> tuple_lines("A = ", ["x"])
@@ -34,9 +34,9 @@ def tuple_lines(head: str, items: Sequence[str]) -> tuple[str, ...]:
     """
     if len(items) == 1:
         line = f"{head}({items[0]},)"
-        if len(line) <= WIDTH:
+        if indent + len(line) <= WIDTH:
             return (line,)
-    return bracketed(f"{head}(", items, ")")
+    return bracketed(f"{head}(", items, ")", indent=indent)
 
 
 def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:

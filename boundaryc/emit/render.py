@@ -21,7 +21,7 @@ def templates_directory() -> Path:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(templates_directory()),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -29,6 +29,21 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.filters["lines"] = _lines
+    environment.filters["docstring"] = _docstring
+    return environment
+
+
+def _lines(lines: tuple[str, ...], indent: int = 0) -> str:
+    """Lines at a column, without a last line end; empty ones stay empty."""
+    return "\n".join(" " * indent + line if line else "" for line in lines)
+
+
+def _docstring(lines: tuple[str, ...]) -> str:
+    """Lines as a docstring at the left margin."""
+    if len(lines) == 1:
+        return f'"""{lines[0]}"""'
+    return "\n".join((f'"""{lines[0]}', *lines[1:], '"""'))
 
 
 def render(template: str, view: object) -> str:

@@ -33,14 +33,13 @@ class Collective:
 class Calls:
     """How the operations around a boundary are called.
 
-    ``update`` is the producer's and ``read`` the consumer's; None where there is none. ``names``
-    are the names under which operations from outside are imported, by operation name.
+    ``update`` is the producer's, None where there is none; ``read`` is the consumer's. ``names`` are the names under which operations from outside are imported, by operation name.
     """
 
     producer: str
     consumer: str
     update: Operation | None
-    read: Operation | None
+    read: Operation
     names: dict[str, str]
 
 
@@ -52,10 +51,18 @@ class Script:
     summary: list[str] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     how: list[How] = field(default_factory=list)
-    uneven: bool = False
+    fixed: list[str] = field(default_factory=list)
+    variable: list[str] = field(default_factory=list)
     moves_residual: bool = False
     helpers: set[str] = field(default_factory=set)
     custom: set[str] = field(default_factory=set)
+
+    @property
+    def uneven(self) -> str:
+        """Which of its moves take one size per rank, as words of an identifier."""
+        if self.variable and not self.fixed:
+            return "uneven"
+        return f"uneven_{'_'.join(dict.fromkeys(self.variable))}" if self.variable else "even"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ class Writer:
         update, read = self.calls.update, self.calls.read
         if not (isinstance(step.op, ops.Update) and isinstance(following.op, ops.Read)):
             return False
-        if update is None or read is None or update.call or read.call:
+        if update is None or update.call or read.call:
             return False
         return update.facts.plain_add and read.facts.plain_norm
 
@@ -158,7 +165,7 @@ class Writer:
                 self._read()
             case ops.Enter():
                 self._put("stream.residual = stream.enter(hidden)")
-                self._say("start the residual")
+                self._say("enter")
             case _:
                 raise TypeError(f"{step.op} has no text")
 
@@ -170,16 +177,14 @@ class Writer:
         self.script.how.append(How.ALL_REDUCE)
 
     def _reduce_scatter(self, step: Step, axes: int, variable: bool) -> None:
-        group, sizes = self.scope.group(axes), ""
-        if variable:
-            sizes = f", rows.{self.scope.row(axes, step.after.rows)}.sizes"
+        group, sizes = self.scope.group(axes), self._sizes(axes, step.after.rows, variable)
         self._put(f"{_target(step)} = groups.{group}.reduce_scatter(hidden{sizes})")
         self._say(f"sum and scatter over {group}")
         words = self.scope.mesh.words(step.after.rows)
-        why = f"{self._completes(step, group)} and leaves each rank its rows of {words}"
+        why = f"{self._completes(step, group)} and leaves each rank its own part, rows {words}"
         self._collect(f"reduce_scatter({group})", why)
         self.script.how.append(How.VARIABLE_REDUCE_SCATTER if variable else How.REDUCE_SCATTER)
-        self.script.uneven |= variable
+        self._count(group, variable)
 
     def _gather_sum(self, step: Step, gather: int, total: int) -> None:
         place = self.scope.row(gather, step.before.rows)
@@ -194,6 +199,7 @@ class Writer:
 
     def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
+        self._count(group, variable)
         self._put(f"hidden = groups.{group}.all_gather({_value(step)}{sizes})")
         self._say(f"gather over {group}")
         words = self.scope.mesh.words
@@ -205,8 +211,9 @@ class Writer:
 
     def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
+        self._count(group, variable)
         self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")
-        self._say(f"gather the residual over {group}")
+        self._say(f"gather residual over {group}")
         words = self.scope.mesh.words
         why = f"moves the residual from {_held(words(step.before.residual))}"
         self._collect(f"all_gather({group})", f"{why} to {_held(words(step.after.residual))}")
@@ -215,14 +222,16 @@ class Writer:
     def _sizes(self, axes: int, finer: int, variable: bool) -> str:
         if not variable:
             return ""
-        self.script.uneven = True
         return f", rows.{self.scope.row(axes, finer)}.sizes"
+
+    def _count(self, group: str, variable: bool) -> None:
+        (self.script.variable if variable else self.script.fixed).append(group)
 
     def _slice(self, value: str, axes: int, finer: int) -> None:
         place = self.scope.row(axes, finer)
         residual = value == "stream.residual"
         self._put(f"{value} = rows.{place}.take({value})")
-        self._say(f"cut the residual over {place}" if residual else f"cut over {place}")
+        self._say(f"cut residual over {place}" if residual else f"cut over {place}")
         self.script.moves_residual |= residual
 
     def _join(self, step: Step) -> None:
@@ -256,13 +265,13 @@ class Writer:
 
     def _read(self) -> None:
         read = self.calls.read
-        if read is None or read.facts.plain_norm and read.call is None:
+        if read.facts.plain_norm and read.call is None:
             self._call("rms_norm")
             self._put("hidden = rms_norm(stream.residual, norm.weight)")
             self._say("norm")
         elif read.call is None:
             self._put("hidden = stream.residual")
-            self._say("read the residual as it is")
+            self._say("read the residual")
         else:
             arguments = ", ".join(["stream.residual", *read.params])
             self._put(f"hidden = {self._imported(read)}({arguments})")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from boundaryc.emit.columns import merged
-from boundaryc.emit.functions import TopologyFunctions, Use, after, names_by_use, unique
+from boundaryc.emit.functions import (
+    TopologyFunctions,
+    Use,
+    after,
+    names_by_use,
+    policy_words,
+    unique,
+)
 from boundaryc.emit.layers import LayerKind, layer_kinds
 from boundaryc.emit.naming import suffixes
 from boundaryc.emit.runs import Run, runs
@@ -57,7 +64,7 @@ def topology_tables(plan: StackPlan, functions: TopologyFunctions) -> TopologyTa
     topology = functions.plan
     kept = merged(topology.columns, lambda column: _behaviour(plan, functions, column))
     taken: set[str] = set()
-    constants = _boundaries(functions, kept, taken)
+    constants = _boundaries(functions, kept, taken, plan.stack.policy_auto)
     by_place = {
         (policy, edge, constant.base): constant.name
         for constant in constants
@@ -79,7 +86,7 @@ def _behaviour(plan: StackPlan, functions: TopologyFunctions, column: int) -> ob
 
 
 def _boundaries(
-    functions: TopologyFunctions, kept: tuple[int, ...], taken: set[str]
+    functions: TopologyFunctions, kept: tuple[int, ...], taken: set[str], auto: str
 ) -> list[Constant]:
     """One constant for each different row of functions; those of `auto` have the plain names."""
     found: dict[tuple[object, ...], Constant] = {}
@@ -98,7 +105,7 @@ def _boundaries(
                 constant = found.setdefault(key, Constant(base.upper(), tuple(row)))
                 constant.edges.append(edge)
                 constant.policies.append(policy)
-    _name(list(found.values()), taken)
+    _name(list(found.values()), taken, auto)
     return list(found.values())
 
 
@@ -108,7 +115,7 @@ def leave_base(functions: TopologyFunctions, use: Use) -> str:
     return drafts.exit.base if drafts.exit else f"{use.edge.producer}_leave"
 
 
-def _name(constants: list[Constant], taken: set[str]) -> None:
+def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
     groups: dict[str, list[Constant]] = {}
     for constant in constants:
         groups.setdefault(constant.base, []).append(constant)
@@ -117,7 +124,7 @@ def _name(constants: list[Constant], taken: set[str]) -> None:
             {
                 "to": "" if "_TO_" in base else _consumers(constant),
                 "after": after(constant.edges).upper(),
-                "policy": _words(constant.policies),
+                "policy": policy_words(constant.policies, auto).upper(),
             }
             for constant in group
         ]
@@ -127,10 +134,6 @@ def _name(constants: list[Constant], taken: set[str]) -> None:
 
 def _consumers(constant: Constant) -> str:
     return "TO_" + "_OR_".join(sorted({edge.consumer for edge in constant.edges})).upper()
-
-
-def _words(policies: list[str]) -> str:
-    return "_".join(dict.fromkeys(policy.replace("+", "_") for policy in policies)).upper()
 
 
 def _policies(
@@ -221,17 +224,31 @@ def _name_layers(
         groups.setdefault(constant.base, []).append((layer, constant))
     last = len(plan.stack.layers) - 1
     for base, group in groups.items():
-        group.sort(key=lambda pair: -max(s.count(pair[0]) for s in sequences.values()))
+        group.sort(key=lambda pair: _rarity(plan, sequences, pair))
         traits = []
         for layer, constant in group:
             at = {i for s in sequences.values() for i, own in enumerate(s) if own == layer}
-            ends = ["FIRST"] * (at == {0}) + ["LAST"] * (at == {last})
+            ends = ["FIRST"] * (at == {0}) + ["LAST"] * (at == {last}) or ["INNER"]
             traits.append(
                 {
                     "place": "ONLY" if len(ends) == 2 else "".join(ends),
-                    "after": after(constant.edges).upper(),
-                    "policy": _words(constant.policies),
+                    "after": _after(constant),
+                    "policy": policy_words(constant.policies, plan.stack.policy_auto).upper(),
                 }
             )
         for (_, constant), suffix in zip(group, suffixes(traits), strict=True):
             constant.name = unique(base + suffix, taken)
+
+
+def _rarity(
+    plan: StackPlan, sequences: dict[str, list[Layer]], pair: tuple[Layer, Constant]
+) -> tuple[int, bool]:
+    """Orders layers of one kind: the most frequent first, then those entered most often."""
+    most = max(sequence.count(pair[0]) for sequence in sequences.values())
+    return -most, not all(plan.graph.repeats(edge) for edge in pair[1].edges)
+
+
+def _after(constant: Constant) -> str:
+    """The stages before a layer."""
+    before = sorted({edge.producer for edge in constant.edges} - {ENTRY})
+    return f"AFTER_{'_OR_'.join(before).upper()}" if before else "AT_START"

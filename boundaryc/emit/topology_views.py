@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from boundaryc.emit.drafts import rendered, sends
@@ -111,7 +110,7 @@ def variant_view(
     ordered = _in_order(plan, functions, known)
     for item in ordered:
         if isinstance(item.draft, Draft):
-            blocks.append(rendered(item.draft, item.name, item.when))
+            blocks.append(rendered(item.draft, item.name, item.following, item.when))
         else:
             blocks.append(_decision(item.draft, item.name, known))
     return ModuleView(
@@ -196,8 +195,8 @@ def bracketed_import(module: str, names: Sequence[str]) -> Lines:
 def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:
     topology, mesh = functions.plan, functions.plan.mesh
     lines = [
-        f"{plan.stack.name} on {topology.spec.name}, {_batches(known.variant)}: "
-        "all that runs between its stages.",
+        f"What runs between the stages of {plan.stack.name} on {topology.spec.name}, "
+        f"in {_batches(known.variant)}.",
         "",
         *_mesh_doc(topology),
         "",
@@ -217,7 +216,7 @@ def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFu
 
 
 def _batches(variant: str) -> str:
-    return f"{variant.replace('_', ' ')} batches"
+    return f"{variant.replace('_', '-')} batches"
 
 
 def _mesh_doc(topology: TopologyPlan) -> Lines:
@@ -232,19 +231,21 @@ def _mesh_doc(topology: TopologyPlan) -> Lines:
         pieces = mesh.names(mesh.mask(axis))
         made = f" (as {' x '.join(pieces)})" if len(pieces) > 1 else ""
         lines += wrapped(f"  {axis:<{width}}  ", f"{parts}, {AXES[axis]}{made}")
+    lines.append(f"  {'tp':<{width}}  all ranks")
     return tuple(lines)
 
 
 def _terms(mesh: Mesh) -> Lines:
     if not mesh.atoms:
         return ('"rows all" are the rows of the batch.',)
+    outer = mesh.atoms[0].axis
+    part = '"rows tp" are those'
+    if mesh.mask(outer) != mesh.every:
+        part = f'"rows {outer}" are those of a rank\'s own part of {outer}, "rows tp" those'
     return wrapped(
         "",
-        '"rows attn_dp" is what a rank holds whose value is cut over attn_dp: the rows of its own '
-        'part; "rows tp" are this rank\'s rows alone, "rows all" those of every rank. '
-        '"owes tp" is a partial sum, still to be added over the group tp.'.replace(
-            "attn_dp", mesh.atoms[0].axis
-        ),
+        f'{part} of the rank alone, "rows all" those of every rank. "owes tp" is a '
+        "partial sum, still to be added over the group tp.",
     )
 
 
@@ -292,7 +293,7 @@ def topology_view(
     boundaries = sorted({slot.boundary for _, layer in tables.layers for slot in layer.kind.slots})
     return TopologyView(
         doc=(
-            f"{title}: which function runs at which boundary.",
+            f"Which function runs at which boundary: {title}.",
             "",
             f"{sizes(topology.mesh)}, outermost first." if topology.mesh.atoms else "1 rank.",
         ),
@@ -329,7 +330,8 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
         multiple = topology.row_multiples[column.variant]
         even = f", even={quoted(atoms)}" if atoms else ""
         rows = f", row_multiple={multiple}" if multiple > 1 else ""
-        items.append(f'Column("{column.variant}"{even}{rows})')
+        few = f", max_rows={topology.few_rows[column.variant]}" if column.few else ""
+        items.append(f'Column("{column.variant}"{even}{rows}{few})')
     return tuple_lines("COLUMNS = ", items)
 
 
@@ -355,7 +357,7 @@ def _table(table: PolicyTable) -> Lines:
         else:
             period = ", ".join(f"(1, {name})" for name in run.names)
             items.append(f"*(({period}) * {run.count})")
-    layers = tuple_lines("layers=", items)
+    layers = tuple_lines("layers=", items, indent=5)
     return (
         f"{table.name}: Table[Layer] = Table(",
         *indented(_closed(layers)),
@@ -369,7 +371,4 @@ def _by_policy(plan: StackPlan, tables: tuple[PolicyTable, ...]) -> Lines:
     items = [f'"auto": {names[plan.stack.policy_auto]}']
     items += [f'"{policy}": {name}' for policy, name in sorted(names.items(), key=lambda pair: (
         len(pair[0]), pair[0]))]  # fmt: skip
-    return bracketed("tables = {", items, "}", indent=4)
-
-
-WORD = re.compile(r"\w+")
+    return bracketed("TABLES = {", items, "}")

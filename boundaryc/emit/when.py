@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Protocol
 
 from boundaryc.emit.layout_text import listed, wrapped
-from boundaryc.graph.build import Edge
+from boundaryc.graph.build import FINAL, Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 
 
@@ -27,9 +28,17 @@ class Place(Protocol):
 
 
 def when(
-    plan: StackPlan, topology: TopologyPlan, variant: str, uses: Iterable[Place]
+    plan: StackPlan,
+    topology: TopologyPlan,
+    variant: str,
+    uses: Iterable[Place],
+    *,
+    leaves: bool,
 ) -> tuple[str, ...]:
-    """The lines that say when a function runs and its namesakes do not."""
+    """The lines that say when a function runs and its namesakes do not.
+
+    ``leaves``: it belongs to the end of a stage, and its name does not say what comes next.
+    """
     columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
     by_policy: dict[str, set[int]] = {}
     edges = []
@@ -44,12 +53,12 @@ def when(
         _clause(plan, topology, columns, policies, some) for some, policies in groups.items()
     ]
     clauses = [clause for clause in clauses if clause]
-    places = _places(plan, edges)
+    places = _places(plan, edges, leaves=leaves)
     text = "; ".join([*places, *clauses]) or "always"
     return wrapped("when: ", text, indent=4)
 
 
-def _places(plan: StackPlan, edges: list[Edge]) -> list[str]:
+def _places(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> list[str]:
     """Between which stages, where the producer and consumer alone do not say it."""
     known = [
         edge
@@ -58,8 +67,10 @@ def _places(plan: StackPlan, edges: list[Edge]) -> list[str]:
     ]
     consumers = {edge.consumer for edge in plan.graph.edges() if edge.producer == edges[0].producer}
     words = []
-    if len(consumers) > 1 and {edge.consumer for edge in edges} != consumers:
-        words.append(f"before {listed(sorted({edge.consumer for edge in edges}), 'or')}")
+    if leaves and len(consumers) > 1 and {edge.consumer for edge in edges} != consumers:
+        names = sorted({edge.consumer for edge in edges})
+        shown = ["the final norm" if name == FINAL else name for name in names]
+        words.append(f"before {listed(shown, 'or')}")
     if set(known) - set(edges):
         before = sorted({edge.source.producer for edge in edges})
         words.append(
@@ -81,25 +92,29 @@ def _clause(
         shown = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
         words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(shown)}")
     if len(some) < len(columns):
-        words.append(batches([topology.columns[i] for i in columns], [topology.columns[i] for i in sorted(some)]))
+        every = [topology.columns[index] for index in columns]
+        words.append(batches(every, [topology.columns[index] for index in sorted(some)]))
     return ", ".join(words)
 
 
 def batches(every: list[Column], some: list[Column]) -> str:
     """Which of ``every`` kind of batch of a variant ``some`` are."""
+    few, many = ([c for c in every if c.few is not flag] for flag in (False, True))
+    for size, part in ((" of few rows", few), (" of many rows", many)):
+        if len(part) < len(every) and set(some) <= set(part):
+            rest = "" if some == part else _cut(part, some)
+            return f"batches{size}{rest}"
+    return f"batches{_cut(every, some)}"
+
+
+def _cut(every: list[Column], some: list[Column]) -> str:
     axes = every[0].even
     for axis_count in range(1, len(axes) + 1):
-        for names in _subsets(axes, axis_count):
+        for names in combinations(axes, axis_count):
             even = [column for column in every if set(names) <= set(column.even)]
             if some == even:
-                return f"batches cut evenly over {listed(names)}"
+                return f" cut evenly over {listed(names)}"
             if some == [column for column in every if column not in even]:
-                return f"batches cut unevenly over {listed(names, 'or')}"
+                return f" cut unevenly over {listed(names, 'or')}"
     kinds = [listed(column.even) if column.even else "no axis" for column in some]
-    return f"batches cut evenly over exactly {listed(kinds, 'or')}"
-
-
-def _subsets(axes: tuple[str, ...], count: int) -> list[list[str]]:
-    from itertools import combinations
-
-    return [list(names) for names in combinations(axes, count)]
+    return f" cut evenly over {listed(kinds, 'or')} alone"

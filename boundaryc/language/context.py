@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 
 from boundaryc.language.diagnostics import Diagnostic, Label, error
 from boundaryc.language.names import name_problem
-from boundaryc.language.reader import Path, Tree
+from boundaryc.language.reader import MAX_ERRORS, Path, Tree
 from boundaryc.language.shape import not_yet
+
+
+class TooManyErrorsError(Exception):
+    """So many errors have been found that nobody would read more."""
 
 
 @dataclass(slots=True)
@@ -33,12 +37,17 @@ class Context:
         """
         span = self.tree.key(path) if key else self.tree.value(path)
         labels = [Label(self.tree.key(other[0]), other[1])] if other else []
-        self.errors.append(error(code, message, span, help=help, labels=labels))
+        self._add(error(code, message, span, help=help, labels=labels))
 
     def unsupported(self, word: str, path: Path, *, key: bool = False) -> None:
         """Rejects by name what the language has and this version does not build."""
         span = self.tree.key(path) if key else self.tree.value(path)
-        self.errors.append(not_yet(word, span))
+        self._add(not_yet(word, span))
+
+    def _add(self, found: Diagnostic) -> None:
+        self.errors.append(found)
+        if len(self.errors) >= MAX_ERRORS:
+            raise TooManyErrorsError
 
     def name(self, kind: str, name: str, path: Path) -> None:
         """Checks that `name`, written at `path`, may be the name of a `kind`."""
@@ -49,7 +58,9 @@ class Context:
 
     def repeats(self, words: list[str], path: Path) -> None:
         """Reports each entry of a list that was in it before."""
+        seen: set[str] = set()
         for index, word in enumerate(words):
-            if word in words[:index]:
+            if word in seen:
                 message = f"`{word}` is listed twice"
                 self.report("BC210", (*path, index), message, "remove one of the two")
+            seen.add(word)

@@ -95,6 +95,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
     if "sparse" in entry.model_fields_set and entry.kind != "ffn":
         message = f"`sparse` is for ffn stages, and `{name}` is of kind {entry.kind}"
         context.report("BC212", (*path, "sparse"), message, "remove `sparse`", key=True)
+    _check_row_keys(name, entry, shape, context)
     _check_operation("read", entry.read, shape, (*path, "read"), context)
     _check_operation("update", entry.update, shape, (*path, "update"), context)
     return Stage(
@@ -104,7 +105,22 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         reduction=_reduction(entry, (*path, "reduction"), context),
         read=entry.read,
         update=entry.update,
+        order=entry.order,
+        joins_sum=entry.joins_sum == "allow",
     )
+
+
+def _check_row_keys(name: str, entry: StageShape, shape: StackShape, context: Context) -> None:
+    """`order` and `joins_sum` where they would mean nothing."""
+    path: Path = ("stages", name)
+    if "order" in entry.model_fields_set and entry.kind != "attention":
+        message = f"`order` is for attention stages, and `{name}` is of kind {entry.kind}"
+        context.report("BC212", (*path, "order"), message, "remove `order`", key=True)
+    declared = shape.operations.get(entry.update)
+    if entry.joins_sum == "allow" and declared and "plain_add" not in declared.facts:
+        message = f"the update `{entry.update}` is not a plain add, so nothing can join its sum"
+        help_ = "remove `joins_sum`, or declare the fact `plain_add` if the operation is one"
+        context.report("BC212", (*path, "joins_sum"), message, help_, key=True)
 
 
 def _reduction(entry: StageShape, path: Path, context: Context) -> Reduction:

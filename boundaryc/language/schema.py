@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 MAX_LAYERS = 10_000
 MAX_RANKS = 4_096
 MAX_WIDTH = 1 << 20
+MAX_ENTRIES = 256
+"""How many stages, topologies or operations a stack has, and how long a list may be."""
 
 Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
+Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
 Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
 Fact = Literal[
     "plain_add",
@@ -39,6 +43,14 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     planned: ClassVar[frozenset[str]] = frozenset()
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_empty(cls, value: object) -> object:
+        """Refuse a key without a value, which a field that may be left out would accept."""
+        if value is None:
+            raise PydanticCustomError("empty", "nothing is written here")
+        return value
+
 
 class NormShape(Shape):
     """`norm`: what the stages and the end of the stack normalise with."""
@@ -58,8 +70,8 @@ class StageShape(Shape):
     """One entry of `stages`."""
 
     planned: ClassVar[frozenset[str]] = frozenset(
-        {"adds", "defer", "finalize", "gathers_tp_input", "joins_sum", "latent_input", "norm"}
-        | {"order", "post_residual_addition", "quantize", "quantized_sum", "scale", "transform"}
+        {"adds", "defer", "finalize", "gathers_tp_input", "latent_input", "norm"}
+        | {"post_residual_addition", "quantize", "quantized_sum", "scale", "transform"}
     )
 
     kind: Literal["attention", "ffn"] = Field(
@@ -71,6 +83,13 @@ class StageShape(Shape):
     )
     read: str = Field(default="norm", description="how the stage reads the residual")
     update: str = Field(default="add", description="how its output joins the residual")
+    order: Literal["shard", "token"] = Field(
+        default="shard",
+        description="the order in which an attention wants its rows under context parallelism",
+    )
+    joins_sum: Literal["allow", "never"] = Field(
+        default="never", description="whether one rank may add the residual before the sum"
+    )
 
 
 class LayersShape(Shape):
@@ -79,24 +98,28 @@ class LayersShape(Shape):
     count: int | None = Field(
         default=None, ge=1, le=MAX_LAYERS, description="how many layers the stack has"
     )
-    default: list[str] | None = Field(
+    default: Stages | None = Field(
         default=None, description="the stages of every layer that `at` does not name"
     )
-    at: dict[str, list[str]] = Field(
-        default={}, description='stages by layer index (0) or inclusive range ("3-5")'
+    at: dict[str, Stages] = Field(
+        default={},
+        max_length=MAX_LAYERS,
+        description='stages by layer index (0) or inclusive range ("3-5")',
     )
     pattern: str | None = Field(
         default=None, description="one character per layer", min_length=1, max_length=MAX_LAYERS
     )
-    stages: dict[str, list[str]] | None = Field(
-        default=None, description="what each character of the pattern stands for"
+    stages: dict[str, Stages] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="what each character of the pattern stands for",
     )
 
 
 class MoeShape(Shape):
     """`moe` of a topology."""
 
-    dp: Size = Field(default=1, description="ranks that hold the same experts' shards")
+    dp: Size = Field(default=1, description="groups of ranks with tokens of their own")
     ep: Size = Field(default=1, description="ranks the experts are spread over")
     tp: Size | None = Field(default=None, description="ranks that share one expert")
     all_to_all: bool = Field(default=False, description="whether dispatch is inside compute")
@@ -107,10 +130,21 @@ def _no_lookalike(value: object) -> object:
     return str(value).lower() if isinstance(value, bool | float) else value
 
 
+class LinkShape(Shape):
+    """`link` of a topology: what its ranks send through."""
+
+    latency_us: float = Field(
+        default=10.0, ge=0, le=1e6, description="microseconds before a collective's first byte"
+    )
+    bandwidth_gb_s: float = Field(
+        default=300.0, ge=0.001, le=1e6, description="gigabytes that one rank sends per second"
+    )
+
+
 class TopologyShape(Shape):
     """One entry of `topologies`."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"link", "variable_scatter"})
+    planned: ClassVar[frozenset[str]] = frozenset({"variable_scatter"})
 
     tp: Size = Field(description="ranks of one pipeline stage")
     attn_dp: Size = Field(default=1, description="attention data-parallel groups")
@@ -119,6 +153,9 @@ class TopologyShape(Shape):
         default="tp", description="ranks that share one dense ffn"
     )
     moe: MoeShape | None = Field(default=None, description="how a MoE uses the ranks")
+    link: LinkShape = Field(
+        default=LinkShape(), description="decides between fewer collectives and fewer bytes"
+    )
 
 
 class OperationShape(Shape):
@@ -132,12 +169,19 @@ class OperationShape(Shape):
     call: str = Field(description="package.module:function")
     facts: list[Fact] = Field(
         default=[],
+        max_length=MAX_ENTRIES,
         description="what the operation promises",
         json_schema_extra=later("writes_stream", "rewrites_residual", "quantized_sum", "per_call"),
     )
-    params: list[str] = Field(default=[], description="what it is given, in call order")
-    read_local: list[Axis] = Field(default=[], description="axes its rows must still be cut over")
-    read_whole: list[Axis] = Field(default=[], description="axes its rows must be whole over")
+    params: list[str] = Field(
+        default=[], max_length=MAX_ENTRIES, description="what it is given, in call order"
+    )
+    read_local: list[Axis] = Field(
+        default=[], max_length=MAX_ENTRIES, description="axes its rows must still be cut over"
+    )
+    read_whole: list[Axis] = Field(
+        default=[], max_length=MAX_ENTRIES, description="axes its rows must be whole over"
+    )
 
 
 class PolicyShape(Shape):
@@ -150,7 +194,7 @@ class PolicyShape(Shape):
     )
 
 
-Variant = Literal["ordinary", "sequence_parallel"]
+Variant = Literal["ordinary", "context_parallel", "input_scattered", "sequence_parallel"]
 
 
 class StackShape(Shape):
@@ -165,19 +209,25 @@ class StackShape(Shape):
     stack: str = Field(description="the stack's name, also of the generated package")
     hidden_size: int = Field(ge=1, le=MAX_WIDTH, description="width of the residual")
     norm: NormShape = Field(description="the norm, like {kind: rms, eps: 1.0e-6}")
-    stages: dict[str, StageShape] = Field(min_length=1, description="the compute stages by name")
+    stages: dict[str, StageShape] = Field(
+        min_length=1, max_length=MAX_ENTRIES, description="the compute stages by name"
+    )
     layers: LayersShape = Field(description="which stages each layer has")
     topologies: dict[str, TopologyShape] = Field(
-        min_length=1, description="the sets of ranks to compile for, by name"
+        min_length=1,
+        max_length=MAX_ENTRIES,
+        description="the sets of ranks to compile for, by name",
     )
     variants: list[Variant] = Field(
         default=["ordinary"],
         min_length=1,
+        max_length=MAX_ENTRIES,
         description="the kinds of batch",
-        json_schema_extra=later("context_parallel", "input_scattered"),
     )
     operations: dict[str, OperationShape] = Field(
-        default={}, description="the stack's own residual operations by name"
+        default={},
+        max_length=MAX_ENTRIES,
+        description="the stack's own residual operations by name",
     )
     policy: PolicyShape = Field(
         default=PolicyShape(), description="which reduction policy `auto` stands for"

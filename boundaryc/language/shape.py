@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
 from boundaryc.language.names import did_you_mean
-from boundaryc.language.reader import Path, Tree
+from boundaryc.language.reader import MAX_ERRORS, Path, Tree
 from boundaryc.language.schema import StackShape, shape_at
 from boundaryc.language.spans import Span
 
@@ -61,7 +61,7 @@ def check_shape(tree: Tree, source: str, text: str) -> StackShape:
     try:
         return StackShape.model_validate(data)
     except ValidationError as problem:
-        details = problem.errors(include_url=False)
+        details = problem.errors(include_url=False)[:MAX_ERRORS]
         found_all = {_diagnostic(detail, tree) for detail in details}
         raise BoundarycError(sorted(found_all, key=_place), {source: text}) from None
 
@@ -89,6 +89,9 @@ def _diagnostic(detail: ErrorDetails, tree: Tree) -> Diagnostic:
         return error(
             "BC104", f"{_last(path)}: {_length(detail)}", tree.value(path), help=_help(path)
         )
+    if kind == "empty":
+        message = f"{_last(path)} has no value"
+        return error("BC103", message, tree.value(path), help=_help(path))
     expected = _TYPES.get(kind, "something else")
     message = f"{_last(path)} must be {expected}, not {_python_type(detail['input'])}"
     return error("BC103", message, tree.value(path), help=_help(path))

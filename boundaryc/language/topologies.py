@@ -7,7 +7,7 @@ from boundaryc.language.model import MoeSpec, Stage, TopologySpec
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import MoeShape, StackShape, TopologyShape
 
-VARIANTS = ("ordinary", "sequence_parallel")
+VARIANTS = ("ordinary", "context_parallel", "input_scattered", "sequence_parallel")
 
 
 def resolve_topologies(
@@ -27,8 +27,6 @@ def resolve_topologies(
         if "dense_tp" in entry.model_fields_set and not dense:
             message = "`dense_tp` is declared and the stack has no dense ffn"
             context.report("BC204", (*path, "dense_tp"), message, "remove `dense_tp`", key=True)
-        if entry.attn_cp > 1:
-            context.unsupported("attn_cp", (*path, "attn_cp"), key=True)
         found.append(_topology(name, entry, context))
     found.sort(key=lambda spec: (spec.tp, spec.attn_dp, spec.name))
     return tuple(found)
@@ -53,6 +51,8 @@ def _topology(name: str, entry: TopologyShape, context: Context) -> TopologySpec
         attn_tp=attn_tp,
         dense_tp=widths[entry.dense_tp],
         moe=_moe(entry.moe or MoeShape(), entry.tp, (*path, "moe"), context),
+        latency_us=float(entry.link.latency_us),
+        bandwidth_gb_s=float(entry.link.bandwidth_gb_s),
     )
 
 
@@ -76,10 +76,25 @@ def resolve_variants(
     """The listed variants in the language's order; one that no topology can run is an error."""
     listed = [str(variant) for variant in shape.variants]
     context.repeats(listed, ("variants",))
-    cuts = any(spec.attn_tp > 1 for spec in topologies)
-    if "sequence_parallel" in listed and not cuts:
-        path: Path = ("variants", listed.index("sequence_parallel"))
-        message = "sequence_parallel applies to no topology: attn_tp is 1 in all of them"
-        help_ = "remove the variant, or add a topology with attn_tp of at least 2"
-        context.report("BC204", path, message, help_)
+    for index, variant in enumerate(listed):
+        reasons = {inapplicable(variant, spec) for spec in topologies}
+        if None not in reasons and listed.index(variant) == index:
+            why = "; ".join(sorted(str(reason) for reason in reasons))
+            message = f"{variant} applies to no topology: {why}"
+            help_ = "remove the variant, or add a topology that can run it"
+            context.report("BC204", ("variants", index), message, help_)
     return tuple(variant for variant in VARIANTS if variant in listed)
+
+
+def inapplicable(variant: str, spec: TopologySpec) -> str | None:
+    """Why a topology cannot run a variant; None if it can."""
+    if variant in ("sequence_parallel", "input_scattered") and spec.attn_tp == 1:
+        return "attn_tp is 1"
+    if variant == "context_parallel" and spec.attn_cp == 1:
+        return "attn_cp is 1"
+    if variant == "input_scattered":
+        if spec.attn_tp != spec.tp:
+            return "attention is data or context parallel"
+        if spec.moe.all_to_all:
+            return "expert dispatch is inside compute"
+    return None

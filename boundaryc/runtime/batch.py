@@ -29,14 +29,16 @@ RowsT = TypeVar("RowsT")
 class Column:
     """Which batches one column of the tables serves.
 
-    Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes; the first column
-    that fits is taken, so narrower ones come first. ``row_multiple`` belongs to the variant: padded
-    rows of a DP group are a multiple of it.
+    Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes and which have at
+    most ``max_rows`` padded rows in all, if that is set; the first column that fits is taken, so
+    narrower ones come first. ``row_multiple`` belongs to the variant: padded rows of a DP group are
+    a multiple of it.
     """
 
     variant: str
     even: Axes = ()
     row_multiple: int = 1
+    max_rows: int | None = None
 
 
 class Batch(Generic[GroupsT, RowsT]):
@@ -124,7 +126,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         return Batch(
             variant=variant,
             mode=mode,
-            plan=self._select(variant, even_atoms(self._mesh, leaves)),
+            plan=self._select(variant, even_atoms(self._mesh, leaves), sum(padded)),
             groups=self._groups,
             rows=self._rows(Cut(self._cutter, leaves)),
             local_rows=local_rows,
@@ -138,9 +140,10 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
                 return column.row_multiple
         raise _no_path(variant)
 
-    def _select(self, variant: str, even: frozenset[str]) -> int:
+    def _select(self, variant: str, even: frozenset[str], rows: int) -> int:
         for index, column in enumerate(self._columns):
-            if column.variant == variant and even.issuperset(column.even):
+            few = column.max_rows is None or rows <= column.max_rows
+            if few and column.variant == variant and even.issuperset(column.even):
                 return index
         raise _no_path(variant)
 

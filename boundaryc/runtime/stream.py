@@ -46,7 +46,13 @@ class OwedOutput:
             "this output still owes a sum and is not a tensor; a torch function cannot use it"
         )
 
-    __getattr__ = __setattr__ = __delattr__ = _refuse
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            # Python and torch.compile probe for protocols: this object has none.
+            raise AttributeError(name)
+        self._refuse()
+
+    __setattr__ = __delattr__ = _refuse
     __bool__ = __len__ = __iter__ = __contains__ = __int__ = __float__ = __index__ = _refuse
     __getitem__ = __setitem__ = __delitem__ = _refuse
     __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = _refuse

@@ -67,22 +67,62 @@ class Layout:
         return all(len(found) == 1 for found in lengths.values())
 
 
-def lay_out(mesh: Mesh, rows: tuple[int, ...], padding: str, multiple: int) -> Layout:
-    """Cuts a batch over a mesh. Tokens are numbered through the groups in order."""
-    padded = [
-        count if padding == "unpadded" else -(-count // multiple) * multiple for count in rows
-    ]
-    if padding == "max_len":
-        padded = [max(padded)] * len(padded)
-    leaves: list[tuple[int | None, ...]] = []
-    first = 0
+def in_token_order(tokens: list[int | None]) -> list[int | None]:
+    """The same rows with the real tokens first, in the order of their sequence."""
+    real = sorted(token for token in tokens if token is not None)
+    return [*real, *([None] * (len(tokens) - len(real)))]
+
+
+def lay_out(
+    mesh: Mesh, rows: tuple[int, ...], padding: str, multiple: int, split: str | None = None
+) -> Layout:
+    """Cuts a batch over a mesh. Tokens are numbered through the groups in order.
+
+    ``split`` None cuts each group's rows in order; "zigzag" and "interleaved" deal them out to the
+    shards of attn_cp, each group being one request. ``multiple`` is what a group is padded to, or
+    each shard of it where the shards are dealt out.
+    """
     cp, tp = mesh.size(mesh.mask("attn_cp")), mesh.size(mesh.mask("attn_tp"))
-    for real, total in zip(rows, padded, strict=True):
-        tokens: list[int | None] = [*range(first, first + real), *([None] * (total - real))]
-        first += real
-        for shard in _balanced(tokens, cp):
-            leaves.extend(tuple(leaf) for leaf in _balanced(shard, tp))
-    return Layout(tuple(leaves))
+    groups: list[list[list[int | None]]] = []
+    first = 0
+    for count in rows:
+        tokens: list[int | None] = list(range(first, first + count))
+        first += count
+        groups.append(_deal(tokens, cp, split) if split else [tokens])
+    padded = _pad(groups, padding, multiple)
+    shards = [part for group in padded for part in (group if split else _balanced(group[0], cp))]
+    return Layout(tuple(tuple(leaf) for shard in shards for leaf in _balanced(shard, tp)))
+
+
+def _pad(
+    groups: list[list[list[int | None]]], padding: str, multiple: int
+) -> list[list[list[int | None]]]:
+    if padding == "unpadded":
+        return groups
+    parts = [part for group in groups for part in group]
+    lengths = [-(-len(part) // multiple) * multiple for part in parts]
+    if padding == "max_len":
+        lengths = [max(lengths)] * len(lengths)
+    target = iter(lengths)
+    return [[_fill(part, next(target)) for part in group] for group in groups]
+
+
+def _fill(part: list[int | None], length: int) -> list[int | None]:
+    return [*part, *([None] * (length - len(part)))]
+
+
+def _deal(tokens: list[int | None], shards: int, split: str) -> list[list[int | None]]:
+    """The shards of one request under context parallelism."""
+    if split == "zigzag":
+        chunks = _balanced(tokens, 2 * shards)
+        return [[*chunks[index], *chunks[-1 - index]] for index in range(shards)]
+    dealt = [tokens[index::shards] for index in range(shards)]
+    return [_fill(part, len(dealt[0])) for part in dealt]
+
+
+def shortest_request(split: str, shards: int) -> int:
+    """The fewest tokens of a request of which every shard gets some."""
+    return 2 * shards if split == "zigzag" else shards
 
 
 def _balanced(tokens: list[int | None], parts: int) -> list[list[int | None]]:

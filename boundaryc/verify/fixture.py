@@ -52,12 +52,11 @@ class Fixture:
 
     def contribution(self, place: Place, x: Tensor, *, mixes: bool) -> Tensor:
         """The whole output of a place for x [rows, width], the rows of one request in order."""
-        return self.partial(place, x, 0, 1, mixes=mixes)
+        return self.partial(place, mix(x) if mixes else x, 0, 1)
 
-    def partial(self, place: Place, x: Tensor, part: int, parts: int, *, mixes: bool) -> Tensor:
-        """Part ``part`` of ``parts`` of the output; the parts add up to the whole."""
+    def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
+        """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""
         low, high = self.width * part // parts, self.width * (part + 1) // parts
-        seen = mix(x) if mixes else x
         return torch.tanh(seen[:, low:high]) @ self.weights[place].matrix[low:high]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from boundaryc.graph.policy import POLICIES
 from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.topology.contracts import CONTEXT_PARALLEL
 from boundaryc.verify.batches import Shape, shapes
-from boundaryc.verify.cells import Cell
+from boundaryc.verify.scene import Cell
 
 PADDINGS = ("sum_len", "max_len", "unpadded")
 
@@ -40,7 +41,18 @@ def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
         paddings = [name for name in PADDINGS if _in(name, selection.paddings)]
         for variant, policy, padding in product(variants, policies, paddings):
             for shape in _batches(topology, selection):
-                yield Cell(topology.spec.name, variant, policy, padding, shape.rows)
+                cell = Cell(topology.spec.name, variant, policy, padding, shape.rows)
+                yield from _versions(topology, cell)
+
+
+def _versions(topology: TopologyPlan, cell: Cell) -> Iterator[Cell]:
+    """A cell for every split of its shards, every state of its input, and both sizes of batch."""
+    columns = [column for column in topology.columns if column.variant == cell.variant]
+    splits = ("zigzag", "interleaved") if cell.variant == CONTEXT_PARALLEL else ("",)
+    entries = dict.fromkeys(column.entry for column in columns)
+    sizes = (False, True) if any(column.few is not None for column in columns) else (False,)
+    for split, entry, many in product(splits, entries, sizes):
+        yield replace(cell, split=split, entry=entry, many=many)
 
 
 def covering(cells: Sequence[Cell]) -> list[Cell]:
@@ -61,6 +73,7 @@ def _pairs(cell: Cell) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
         ("policy", cell.policy),
         ("padding", cell.padding),
         ("batch", _pattern(cell.rows)),
+        ("version", f"{cell.split} {cell.entry} {cell.many}"),
     )
     return combinations(factors, 2)
 

@@ -10,9 +10,10 @@ from types import ModuleType
 import torch
 
 from boundaryc.plan.result import StackPlan
-from boundaryc.verify.cells import Cell, Outcome, Scene, Subject, run_cell, stage_scene
+from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.fixture import build_fixture, embeddings
 from boundaryc.verify.oracle import Reference, interpret
+from boundaryc.verify.scene import Cell, Scene, Subject, stage_scene
 
 WIDTH = 64
 """Columns of the stand-in computation. At least one for every rank that shares a sum."""

@@ -199,6 +199,20 @@ def test_parameters_are_read_at_call_time() -> None:
     assert bound.prepare(hidden, batch).eq(5.0).all()
 
 
+def test_an_exit_leaves_its_updates_parameters() -> None:
+    """The parameters of an FFN's update travel with what it owes."""
+    _, batch = started()
+    gate = torch.tensor(3.0)
+    boundary = FfnBoundary((enter,), (DEFER,)).bind(update=(gate,))
+    boundary.prepare(torch.ones(2, 3), batch)
+    with boundary.exit(batch) as out:
+        pass
+    output = out.finish(torch.ones(2, 3))
+
+    assert batch.stream.take(output).eq(1.0).all()
+    assert batch.stream.params[0] is gate
+
+
 def test_norm_ends_the_stream() -> None:
     """After the final norm nothing runs before the next start."""
     stack, batch = started()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from boundaryc.runtime import MappedGroups
+from boundaryc.runtime import MappedGroups, Sizes
 from tests.gloo.pool import shared_pool
 from tests.runtime import sample
 from tests.runtime.model import reference
+from tests.runtime.ranks import Model
 
 ATTENTION_TO_FFN = ["all_reduce(attn_tp)", "all_gather(attn_dp)"]
 AR = [*ATTENTION_TO_FFN, "all_reduce(tp)"] * 4
@@ -42,15 +44,27 @@ def test_a_failed_forward_leaves_the_batch_usable() -> None:
 
 
 class Group:
-    """A group that is never asked to communicate."""
+    """A group whose members all hold what this rank holds."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
 
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum of equal tensors."""
+        return x * self.size
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """Equal rows, once per member."""
+        return torch.cat([x] * self.size)
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The first rows of the sum of equal tensors."""
+        return x[: x.shape[0] // self.size] * self.size
+
 
 def stack(**options: object) -> sample.tp4_dp2.Stack:
-    """The sample's stack on rank 2 of four that cannot communicate."""
+    """The sample's stack on rank 2 of four ranks that are all alike."""
     groups = {"attn_dp": Group(1, 2), "attn_tp": Group(0, 2), "tp": Group(2, 4)}
     return sample.load("tp4_dp2", MappedGroups(2, groups), **options)  # type: ignore[arg-type]
 
@@ -96,3 +110,15 @@ def test_bind_takes_exactly_the_stages_of_the_layer() -> None:
         layer.bind(attention=None)  # type: ignore[call-arg,arg-type]
     with pytest.raises(TypeError, match=r"AttentionMlp.bind.*'experts'"):
         layer.bind(attention=None, mlp=None, experts=None)  # type: ignore[call-arg,arg-type]
+
+
+@pytest.mark.parametrize("policy", ["ar", "rsv"])
+def test_a_forward_is_one_graph(policy: str) -> None:
+    """torch.compile traces every boundary without a break, streams and exits included."""
+    model = Model(stack(policy=policy), 2)
+    batch = model.stack.batch(rows_per_dp=[4, 4], padding="sum_len", mode="decode")
+
+    expected, _ = model.forward(batch)
+    traced = torch.compile(lambda: model.forward(batch)[0], backend="eager", fullgraph=True)
+
+    torch.testing.assert_close(traced(), expected, rtol=0, atol=0)

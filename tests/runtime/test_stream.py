@@ -116,7 +116,7 @@ USES: list[Callable[[Any], object]] = [
     lambda owed: 1 in owed,
     lambda owed: owed + 1,
     lambda owed: 1 + owed,
-    lambda owed: operator.iadd(owed, 1),
+    lambda owed: operator.iadd(owed, 1),  # type: ignore[no-untyped-call]
     lambda owed: owed - 1,
     lambda owed: 1 - owed,
     lambda owed: owed * 2,

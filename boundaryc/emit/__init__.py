@@ -1,0 +1,1 @@
+"""From a plan to published files: drafts, names, text, manifest, publishing and freshness."""

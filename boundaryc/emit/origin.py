@@ -1,0 +1,60 @@
+"""Where generated files say they come from: the same words on every machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from boundaryc.emit.files import Origin, digest
+from boundaryc.language import Stack, canonical
+
+OUT = "generated"
+"""Where output goes unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A source file and an output folder, and how they see each other.
+
+    ``source`` and ``out`` are relative to the innermost folder that holds both, whatever the
+    current directory is; with nothing but the root of the file system in common, the source is its
+    mere name. ``back`` leads from the output folder to the source, None in that case.
+    """
+
+    source: str
+    out: str
+    back: str | None
+
+
+def place(source: Path, out: Path) -> Place:
+    """How ``source`` and ``out`` lie relative to each other."""
+    file, folder = Path(os.path.abspath(source)), Path(os.path.abspath(out))
+    try:
+        common = Path(os.path.commonpath([file.parent, folder.parent]))
+    except ValueError:  # two drives
+        return Place(file.name, folder.name, None)
+    if common == Path(common.anchor):
+        return Place(file.name, folder.name, None)
+    return Place(
+        file.relative_to(common).as_posix(),
+        folder.relative_to(common).as_posix(),
+        Path(os.path.relpath(file, folder)).as_posix(),
+    )
+
+
+def origin(stack: Stack, source: Path, out: Path) -> Origin:
+    """What the headers of a stack's files say."""
+    found = place(source, out)
+    return Origin(
+        found.source, command("compile", [found.source], found.out), digest(canonical(stack))
+    )
+
+
+def command(verb: str, sources: list[str], out: str) -> str:
+    """The command line that compiles or checks ``sources``; options that are defaults are left out."""
+    words = ["boundaryc", verb, *sources]
+    if out != OUT:
+        words += ["--out", out]
+    return shlex.join(words)

@@ -1,0 +1,115 @@
+"""Views of what all topologies of a stack share: layers, row-wise operations, kernels, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.layers import LayerKind, Param, layer_kinds
+from boundaryc.emit.layout_text import bracketed, listed, tuple_lines, wrapped
+from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
+from boundaryc.plan.result import StackPlan
+
+
+def stack_view(plan: StackPlan) -> StackView:
+    """The view of the stack's ``__init__.py``."""
+    variants = {
+        topology.spec.name: tuple(dict.fromkeys(column.variant for column in topology.columns))
+        for topology in plan.topologies
+    }
+    policies = ["auto", *plan.topologies[0].tables]
+    kinds = sorted(kind.name for kind in layer_kinds(plan))
+    exports = [*sorted(["POLICIES", "TOPOLOGIES", "VARIANTS"]), *kinds, "load", "supports"]
+    return StackView(
+        name=plan.stack.name,
+        variants=(
+            "VARIANTS = {",
+            *(f'    "{name}": {_strings(found)},' for name, found in variants.items()),
+            "}",
+        ),
+        policies=f"POLICIES = {_strings(policies)}",
+        layer_imports=f"from .layers import {', '.join(kinds)}",
+        exports="\n".join(
+            bracketed("__all__ = [", [f'"{name}"' for name in exports], "]")
+        ),
+    )
+
+
+def _strings(names: Iterable[str]) -> str:
+    return tuple_lines("", [f'"{name}"' for name in names])[0]
+
+
+def layers_view(plan: StackPlan) -> LayersView:
+    """The view of ``layers.py``."""
+    kinds = layer_kinds(plan)
+    views = tuple(_layer_view(kind) for kind in kinds)
+    params = [param for kind in kinds for slot in kind.slots for param in (*slot.read, *slot.update)]
+    types = {param.type for param in params}
+    runtime = sorted({slot.boundary for kind in kinds for slot in kind.slots})
+    runtime += ["Norm"] if "Norm" in types else []
+    imports = ["from dataclasses import dataclass"]
+    if "Any" in types:
+        imports.append("from typing import Any")
+    imports += ["", f"from boundaryc.runtime import {', '.join(runtime)}"]
+    union = " | ".join(kind.name for kind in kinds)
+    lines: Lines = (f"Layer = {union}",)
+    if len(lines[0]) > 100:
+        names = [kind.name for kind in kinds]
+        lines = ("Layer = (", f"    {names[0]}", *(f"    | {name}" for name in names[1:]), ")")
+    return LayersView(plan.stack.name, tuple(imports), views, lines)
+
+
+def _layer_view(kind: LayerKind) -> LayerView:
+    params: dict[str, Param] = {}
+    arguments: list[str] = []
+    for slot in kind.slots:
+        for param in (*slot.read, *slot.update):
+            params.setdefault(param.name, param)
+        passed = [param.name for param in slot.read]
+        if slot.update:
+            names = [param.name for param in slot.update]
+            passed.append(f"update=({', '.join(names)}{',' if len(names) == 1 else ''})")
+        stage = slot.stage.name
+        arguments.append(f"{stage}=self.{stage}.bind({', '.join(passed)}),")
+    named = [f"{param.name}: {param.type}" for param in params.values()]
+    head = bracketed("def bind(", ["self", *(["*"] if named else []), *named],
+                     f") -> {kind.name}:", indent=4)  # fmt: skip
+    doc = [f"{param.name} is {param.meaning}" for param in params.values()]
+    sentence = "These boundaries with the parameters of one layer, read at every call."
+    bind_doc: Lines = (f'"""{sentence}"""',)
+    if doc:
+        bind_doc = (f'"""{sentence}', "", *wrapped("", f"{'; '.join(doc)}.", indent=8), '"""')
+    return LayerView(
+        name=kind.name,
+        doc=f"Boundaries of {listed(kind.stages)}: {kind.where}.",
+        fields=tuple(f"{slot.stage.name}: {slot.boundary}" for slot in kind.slots),
+        head=head,
+        bind_doc=bind_doc,
+        arguments=tuple(arguments),
+    )
+
+
+def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> RowwiseView:
+    """The view of ``rowwise.py`` and ``kernels.py``: only what some function calls."""
+    needs = {
+        need
+        for topology in functions
+        for variant in topology.variants.values()
+        for named in variant.functions.values()
+        for need in named.draft.needs
+    }
+    width = plan.stack.hidden_size
+    block = 1 << (width - 1).bit_length()
+    return RowwiseView(
+        name=plan.stack.name,
+        width=width,
+        eps=repr(plan.stack.norm.eps),
+        block=block,
+        warps=max(1, min(16, block // 512)),
+        masked=block != width,
+        rounded=plan.stack.norm.accumulate == "rounded",
+        norm="rms_norm" in needs,
+        add_norm="add_rms_norm" in needs,
+    )
+
+
