@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boundaryc.emit.diagnose import planned
+from boundaryc.emit.manifest import claims
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
 from boundaryc.language import Stack, load
@@ -68,7 +69,7 @@ def _skipped(plan: StackPlan) -> list[str]:
 def _claimed(plan: StackPlan) -> list[str]:
     return [
         f"{plan.stack.name}: facts of `{name}` are claimed, not yet verified: "
-        f"{', '.join(operation.claims) or 'none'}"
+        f"{', '.join(claims(operation)) or 'none'}"
         for name, operation in plan.operations.items()
         if operation.call is not None
     ]

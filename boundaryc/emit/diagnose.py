@@ -84,7 +84,9 @@ def _culprit(stack: Stack) -> str:
 
 
 def _nowhere(plan: StackPlan, variant: str) -> Diagnostic:
-    reasons = sorted({why for top in plan.topologies for name, why in top.skipped if name == variant})
+    reasons = sorted(
+        {why for top in plan.topologies for name, why in top.skipped if name == variant}
+    )
     return Diagnostic(
         "BC403",
         Severity.ERROR,

@@ -14,7 +14,6 @@ from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
 from boundaryc.topology import Mesh
 
-
 SUMMARY = 92
 """How long the first line of a docstring may be, beside its indentation and quotes."""
 NEXT = "{next}"
@@ -70,6 +69,13 @@ class Drafts:
     leave: Draft | None = field(default=None)
     exit: ExitDraft | None = field(default=None)
 
+    def bases(self) -> tuple[str, ...]:
+        """The plain names of the functions, in the order in which they run."""
+        names = [self.leave.base] if self.leave else []
+        if self.exit:
+            names += [self.exit.reduce.base, self.exit.leave.base, self.exit.base]
+        return (*names, self.prepare.base)
+
 
 def draft(boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool) -> Drafts:
     """The functions of ``boundary``; ``scoped``: its producer obeys the decision of an exit."""
@@ -112,11 +118,7 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
         body=_body([*opening, *script.lines], result="hidden"),
         how="_".join(how.value for how in script.how),
         uneven=script.uneven,
-        needs=frozenset(
-            script.helpers
-            | needs
-            | ({"OwedOutput"} if not entry else set())
-        ),
+        needs=frozenset(script.helpers | needs | ({"OwedOutput"} if not entry else set())),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
@@ -303,9 +305,7 @@ def _qualified(line: str, names: list[str]) -> str:
     return line
 
 
-def rendered(
-    draft: Draft, name: str, following: str, when: tuple[str, ...]
-) -> tuple[str, ...]:
+def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> tuple[str, ...]:
     """The function's lines under its final ``name``; ``when`` ends its docstring.
 
     ``following`` names what comes next, where the docstring speaks of it.
@@ -314,8 +314,8 @@ def rendered(
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
     if len(doc) == 1 and len(doc[0]) <= 90:
-        docstring = (f'"""{doc[0]}"""',)
+        doc = [f'"""{doc[0]}"""']
     else:
-        docstring = (f'"""{doc[0]}', *doc[1:], '"""')
+        doc = [f'"""{doc[0]}', *doc[1:], '"""']
     head = bracketed(f"def {name}(", draft.params, f") -> {draft.returns}:")
-    return (*head, *indented([*docstring, *draft.body]))
+    return (*head, *indented([*doc, *draft.body]))

@@ -18,11 +18,15 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where output comes from: the source's name, the command that makes it, its meaning's hash."""
+    """Where output comes from: the source's name, the command that makes it, its meaning's hash.
+
+    ``back`` leads from the output folder to the source; None where only a machine could tell.
+    """
 
     source: str
     command: str
     digest: str
+    back: str | None = None
 
 
 def digest(text: str) -> str:

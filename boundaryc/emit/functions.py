@@ -164,15 +164,14 @@ def _name(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> N
     taken: set[str] = set()
     _name_all(known.functions.values(), taken, plan.stack.policy_auto, str)
     _name_all(known.exits.values(), taken, plan.stack.policy_auto, str.upper)
-    for group in (*_by_base(known.functions.values()), *_by_base(known.exits.values())):
-        if len(group) > 1:
-            for named in group:
-                named.when = when(
-                    plan, topology, known.variant, named.uses, leaves=_leaves(named.draft)
-                )
+    for group in by_base(known.functions.values()):
+        for named in group if len(group) > 1 else ():
+            leaves = _leaves(named.draft)
+            named.when = when(plan, topology, known.variant, named.uses, leaves=leaves)
 
 
-def _by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
+def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
+    """The drafts in groups of those that would like the same name."""
     groups: dict[str, list[Named[DraftT]]] = {}
     for one in named:
         groups.setdefault(one.draft.base, []).append(one)
@@ -182,7 +181,7 @@ def _by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
 def _name_all(
     named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
 ) -> None:
-    for group in _by_base(named):
+    for group in by_base(named):
         found = suffixes([_traits(one, auto) for one in group])
         for one, suffix in zip(group, found, strict=True):
             one.name = unique(case(one.draft.base + suffix), taken)
@@ -210,7 +209,9 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
     draft = named.draft
     body = draft if isinstance(draft, Draft) else draft.leave
     return {
-        "to": "" if not _leaves(draft) else f"to_{'_or_'.join(_sorted(edge.consumer for edge in edges))}",
+        "to": ""
+        if not _leaves(draft)
+        else f"to_{'_or_'.join(_sorted(edge.consumer for edge in edges))}",
         "own": body.how or "complete",
         "how": named.how or "complete",
         "uneven": body.uneven,
@@ -236,9 +237,7 @@ def _sorted(names: Iterable[str]) -> list[str]:
     return sorted(set(names))
 
 
-def names_by_use(
-    functions: TopologyFunctions, use: Use
-) -> Mapping[str, str]:
+def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     """The qualified names that a use needs: ``prepare`` and, after a stage, ``leave``."""
     variant = functions.plan.columns[use.column].variant
     known, drafts = functions.variants[variant], functions.drafts[use]

@@ -71,3 +71,11 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def bracketed_import(module: str, names: Sequence[str]) -> tuple[str, ...]:
+    """An import that is broken as a formatter would."""
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= 100:
+        return (line,)
+    return (f"from {module} import (", *(f"    {name}," for name in names), ")")

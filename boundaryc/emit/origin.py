@@ -30,7 +30,7 @@ class Place:
 
 def place(source: Path, out: Path) -> Place:
     """How ``source`` and ``out`` lie relative to each other."""
-    file, folder = Path(os.path.abspath(source)), Path(os.path.abspath(out))
+    file, folder = _absolute(source), _absolute(out)
     try:
         common = Path(os.path.commonpath([file.parent, folder.parent]))
     except ValueError:  # two drives
@@ -44,16 +44,24 @@ def place(source: Path, out: Path) -> Place:
     )
 
 
+def _absolute(path: Path) -> Path:
+    """An absolute path without dots; links are not followed, they are part of how a tree looks."""
+    return Path(os.path.normpath(path.absolute()))
+
+
 def origin(stack: Stack, source: Path, out: Path) -> Origin:
     """What the headers of a stack's files say."""
     found = place(source, out)
     return Origin(
-        found.source, command("compile", [found.source], found.out), digest(canonical(stack))
+        found.source,
+        command("compile", [found.source], found.out),
+        digest(canonical(stack)),
+        found.back,
     )
 
 
 def command(verb: str, sources: list[str], out: str) -> str:
-    """The command line that compiles or checks ``sources``; options that are defaults are left out."""
+    """The command line that compiles or checks ``sources``, without options that are defaults."""
     words = ["boundaryc", verb, *sources]
     if out != OUT:
         words += ["--out", out]

@@ -22,9 +22,7 @@ def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
         "variants": {
             variant: {
                 "row_multiple": multiple,
-                "boundaries": [
-                    _edge(topology, variant, edge) for edge in plan.graph.edges()
-                ],
+                "boundaries": [_edge(topology, variant, edge) for edge in plan.graph.edges()],
             }
             for variant, multiple in topology.row_multiples.items()
         },
@@ -89,5 +87,3 @@ def _text(mesh: Mesh, op: ops.Operation) -> str:
         else:
             words.append(f"{field.name} {mesh.label(value)}")
     return " ".join(words)
-
-

@@ -33,7 +33,9 @@ class Collective:
 class Calls:
     """How the operations around a boundary are called.
 
-    ``update`` is the producer's, None where there is none; ``read`` is the consumer's. ``names`` are the names under which operations from outside are imported, by operation name.
+    ``update`` is the producer's, None where there is none; ``read`` is the consumer's. ``names``
+    are the names under which operations from outside are imported, by operation name.
+
     """
 
     producer: str
@@ -76,12 +78,10 @@ class Step:
 
 def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """The operations of a boundary before and after its hand-off."""
-    state, found = boundary.start, []
-    split = 0
+    state, split = boundary.start, 0
+    found: list[Step] = []
     for op in boundary.path.ops:
-        after = op.apply(state, boundary.facts)
-        if after is None:
-            raise ValueError(f"{op} is not legal in {state}")
+        after = _applied(op, state, boundary.facts)
         if isinstance(op, ops.HandOff):
             split = len(found)
         else:
@@ -124,8 +124,7 @@ class Writer:
                 self._say("add", "norm")
                 self._call("add_rms_norm")
                 self._put(
-                    "hidden, stream.residual = "
-                    "add_rms_norm(hidden, stream.residual, norm.weight)"
+                    "hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)"
                 )
                 index += 2
                 continue
@@ -278,8 +277,8 @@ class Writer:
             self._say(read.name)
 
     def _completes(self, step: Step, label: str) -> str:
-        whole = step.after.owes == 0
-        return f"{'completes' if whole else 'does'} the sum that {self.calls.producer} left over {label}"
+        verb = "does a part of" if step.after.owes else "completes"
+        return f"{verb} the sum that {self.calls.producer} left over {label}"
 
     def _imported(self, operation: Operation) -> str:
         self.script.custom.add(operation.name)

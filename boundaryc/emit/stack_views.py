@@ -29,9 +29,7 @@ def stack_view(plan: StackPlan) -> StackView:
         ),
         policies=f"POLICIES = {_strings(policies)}",
         layer_imports=f"from .layers import {', '.join(kinds)}",
-        exports="\n".join(
-            bracketed("__all__ = [", [f'"{name}"' for name in exports], "]")
-        ),
+        exports="\n".join(bracketed("__all__ = [", [f'"{name}"' for name in exports], "]")),
     )
 
 
@@ -43,7 +41,9 @@ def layers_view(plan: StackPlan) -> LayersView:
     """The view of ``layers.py``."""
     kinds = layer_kinds(plan)
     views = tuple(_layer_view(kind) for kind in kinds)
-    params = [param for kind in kinds for slot in kind.slots for param in (*slot.read, *slot.update)]
+    params = [
+        param for kind in kinds for slot in kind.slots for param in (*slot.read, *slot.update)
+    ]
     types = {param.type for param in params}
     runtime = sorted({slot.boundary for kind in kinds for slot in kind.slots})
     runtime += ["Norm"] if "Norm" in types else []
@@ -111,5 +111,3 @@ def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Row
         norm="rms_norm" in needs,
         add_norm="add_rms_norm" in needs,
     )
-
-

@@ -153,7 +153,7 @@ def _policies(
             constant.edges.append(_entered(plan, index))
             constant.policies.append(policy)
     _name_layers(plan, layers, sequences, taken)
-    tables: dict[tuple[object, ...], list[str]] = {}
+    tables: dict[tuple[tuple[Run, ...], str], list[str]] = {}
     for policy, sequence in sequences.items():
         names = [layers[layer].name for layer in sequence]
         norm = by_place[policy, plan.graph.last, _prepare_base(plan.graph.last)]
@@ -167,7 +167,7 @@ def _policies(
             sequence,
             norm,
         )
-        for (sequence, norm), policies in tables.items()  # type: ignore[misc]
+        for (sequence, norm), policies in tables.items()
     )
 
 

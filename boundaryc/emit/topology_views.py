@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from boundaryc.emit.drafts import rendered, sends
-from boundaryc.emit.functions import Named, TopologyFunctions, Use, VariantFunctions
-from boundaryc.emit.drafts import Draft, ExitDraft
-from boundaryc.emit.layers import layer_kinds
-from boundaryc.emit.layout_text import bracketed, indented, listed, tuple_lines, wrapped
+from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.layout_text import bracketed, bracketed_import, indented, tuple_lines
 from boundaryc.emit.tables import Layer, PolicyTable, TopologyTables
-from boundaryc.emit.views import LayoutView, Lines, ModuleView, TopologyView
-from boundaryc.graph.build import FINAL
+from boundaryc.emit.views import LayoutView, Lines, TopologyView
+from boundaryc.graph.build import Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
-
-AXES = {
-    "attn_dp": "attention data parallel: each part has sequences of its own",
-    "attn_cp": "context parallel: each part has some tokens of every sequence",
-    "attn_tp": "attention tensor parallel: the ranks of a part share the heads",
-}
 
 
 def sizes(mesh: Mesh) -> str:
@@ -56,7 +47,7 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         else "No boundary of this topology communicates.",
         group_slots=_slots([name for name, _ in groups]),
         groups=tuple(
-            f'self.{name} = provider.collective(MESH, {quoted(mesh.names(axes))})'
+            f"self.{name} = provider.collective(MESH, {quoted(mesh.names(axes))})"
             for name, axes in groups
         )
         or ("pass",),
@@ -102,187 +93,6 @@ def _joined(mesh: Mesh, axes: int) -> str:
     return "_".join(parts)
 
 
-def variant_view(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> ModuleView:
-    """The view of one batch variant's module."""
-    blocks: list[Lines] = []
-    ordered = _in_order(plan, functions, known)
-    for item in ordered:
-        if isinstance(item.draft, Draft):
-            blocks.append(rendered(item.draft, item.name, item.following, item.when))
-        else:
-            blocks.append(_decision(item.draft, item.name, known))
-    return ModuleView(
-        doc=_variant_doc(plan, functions, known),
-        imports=_variant_imports(plan, known),
-        blocks=tuple(blocks),
-    )
-
-
-def _in_order(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> list[Named[Draft] | Named[ExitDraft]]:
-    """Functions as a forward meets them, alternatives behind each other."""
-    found: dict[int, Named[Draft] | Named[ExitDraft]] = {}
-    bases: dict[str, None] = {}
-    for edge in plan.graph.edges():
-        for use, drafts in functions.drafts.items():
-            if use.edge == edge and functions.plan.columns[use.column].variant == known.variant:
-                for draft in (
-                    *((drafts.leave,) if drafts.leave else ()),
-                    *((drafts.exit.reduce, drafts.exit.leave, drafts.exit) if drafts.exit else ()),
-                    drafts.prepare,
-                ):
-                    bases[draft.base] = None
-    for base in bases:
-        for named in (*known.functions.values(), *known.exits.values()):
-            if named.draft.base == base:
-                found[id(named)] = named
-    return list(found.values())
-
-
-def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
-    reduce, leave = known.functions[draft.reduce.key], known.functions[draft.leave.key]
-    return (
-        f"{name} = ExitDecision(",
-        f"    fuse_mlp_allreduce={draft.fuse},",
-        f"    mlp_reduce_scatter={draft.scatter},",
-        f"    reduce={reduce.name},",
-        f"    leave={leave.name},",
-        ")",
-    )
-
-
-def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
-    from boundaryc.emit.functions import imported_names
-
-    needs = {need for named in known.functions.values() for need in named.draft.needs}
-    custom = {name for named in known.functions.values() for name in named.draft.custom}
-    runtime = sorted(
-        (needs & {"Norm", "OwedOutput", "add"}) | ({"ExitDecision"} if known.exits else set()),
-        key=lambda name: (not name[0].isupper(), name),
-    )
-    rowwise = sorted(needs & {"rms_norm", "add_rms_norm"})
-    lines = ["from typing import Any", ""] if "Any" in needs else []
-    lines += ["from torch import Tensor", ""]
-    names = imported_names(plan)
-    outside = []
-    for operation in sorted(custom):
-        module, _, function = (plan.operations[operation].call or "").partition(":")
-        alias = names[operation]
-        outside.append(
-            f"from {module} import {function}" + (f" as {alias}" if alias != function else "")
-        )
-    if runtime:
-        lines += [*bracketed_import("boundaryc.runtime", runtime)]
-    lines += sorted(outside)
-    lines.append("")
-    if rowwise:
-        lines.append(f"from ..rowwise import {', '.join(rowwise)}")
-    lines.append("from .layout import Batch")
-    return tuple(lines)
-
-
-def bracketed_import(module: str, names: Sequence[str]) -> Lines:
-    """An import that is broken as a formatter would."""
-    line = f"from {module} import {', '.join(names)}"
-    if len(line) <= 100:
-        return (line,)
-    return (f"from {module} import (", *(f"    {name}," for name in names), ")")
-
-
-def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:
-    topology, mesh = functions.plan, functions.plan.mesh
-    lines = [
-        f"What runs between the stages of {plan.stack.name} on {topology.spec.name}, "
-        f"in {_batches(known.variant)}.",
-        "",
-        *_mesh_doc(topology),
-        "",
-        *_terms(mesh),
-        "",
-    ]
-    auto = plan.stack.policy_auto
-    even = [column for column in topology.columns if column.variant == known.variant][0].even
-    cut = f", batches cut evenly over {listed(even)}" if even else ""
-    lines += wrapped("", f"What runs at each boundary, in order (policy {auto}{cut}):")
-    lines.append("")
-    lines += _edge_lines(plan, functions, known)
-    alternatives = any(named.when for named in known.functions.values())
-    if alternatives:
-        lines += ["", "Functions that differ by batch, policy or place say so under \"when\"."]
-    return tuple(lines)
-
-
-def _batches(variant: str) -> str:
-    return f"{variant.replace('_', '-')} batches"
-
-
-def _mesh_doc(topology: TopologyPlan) -> Lines:
-    mesh = topology.mesh
-    if not mesh.atoms:
-        return ("1 rank: nothing is communicated.",)
-    lines = [f"{sizes(mesh)}, outermost first."]
-    shown = [(axis, mesh.size(mesh.mask(axis))) for axis in AXES if mesh.mask(axis)]
-    width = max(len(axis) for axis, _ in shown)
-    for axis, size in shown:
-        parts = f"{size} parts"
-        pieces = mesh.names(mesh.mask(axis))
-        made = f" (as {' x '.join(pieces)})" if len(pieces) > 1 else ""
-        lines += wrapped(f"  {axis:<{width}}  ", f"{parts}, {AXES[axis]}{made}")
-    lines.append(f"  {'tp':<{width}}  all ranks")
-    return tuple(lines)
-
-
-def _terms(mesh: Mesh) -> Lines:
-    if not mesh.atoms:
-        return ('"rows all" are the rows of the batch.',)
-    outer = mesh.atoms[0].axis
-    part = '"rows tp" are those'
-    if mesh.mask(outer) != mesh.every:
-        part = f'"rows {outer}" are those of a rank\'s own part of {outer}, "rows tp" those'
-    return wrapped(
-        "",
-        f'{part} of the rank alone, "rows all" those of every rank. "owes tp" is a '
-        "partial sum, still to be added over the group tp.",
-    )
-
-
-def _edge_lines(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> list[str]:
-    column = next(
-        i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant
-    )
-    kinds = {kind.stages: kind for kind in layer_kinds(plan)}
-    lines = [f"  {kind.where}: {', '.join(kind.stages)}" for kind in kinds.values()]
-    lines.append("")
-    seen: dict[tuple[str, tuple[str, ...]], None] = {}
-    entries = []
-    for edge in plan.graph.edges():
-        drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
-        target = "final norm" if edge.consumer == FINAL else edge.consumer
-        title = f"{edge.producer or 'start'} -> {target}"
-        sent = sends(drafts)
-        key = (title, tuple(one.text for one in sent))
-        if key in seen:
-            continue
-        seen[key] = None
-        if any(other == title for other, _ in list(seen)[:-1]):
-            title = f"{title}, after {edge.source.producer}"
-        entries.append((title, sent))
-    width = max(len(title) for title, _ in entries)
-    wide = max((len(one.text) for _, sent in entries for one in sent), default=0)
-    for title, sent in entries:
-        if not sent:
-            lines.append(f"  {title:<{width}}  nothing is sent")
-        for index, one in enumerate(sent):
-            first = f"  {'' if index else title:<{width}}  {one.text:<{wide}}  "
-            lines += wrapped(first, one.why)
-    return lines
-
-
 def topology_view(
     plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
 ) -> TopologyView:
@@ -317,9 +127,9 @@ def topology_view(
     )
 
 
-def _place(plan: StackPlan, edges: list[object]) -> int:
+def _place(plan: StackPlan, edges: list[Edge]) -> int:
     order = plan.graph.edges()
-    return min(order.index(edge) for edge in edges)  # type: ignore[arg-type]
+    return min(order.index(edge) for edge in edges)
 
 
 def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:

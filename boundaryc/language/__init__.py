@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boundaryc.language.canonical import canonical
 from boundaryc.language.codes import CODES
-from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Severity, render
+from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Severity
 from boundaryc.language.loader import load, loads
 from boundaryc.language.model import (
     MoeSpec,
@@ -14,10 +14,12 @@ from boundaryc.language.model import (
     Stage,
     TopologySpec,
 )
+from boundaryc.language.renderers import FORMATS, render
 from boundaryc.language.spans import Position, Span
 
 __all__ = [
     "CODES",
+    "FORMATS",
     "BoundarycError",
     "Diagnostic",
     "Label",

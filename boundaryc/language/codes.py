@@ -1,8 +1,8 @@
 """Every diagnostic code and its one-line title.
 
 The hundreds digit says which phase speaks: 0 reading YAML, 1 the shape of the document, 2 its
-meaning, 3 constructs that the language has and this version does not build yet, 4 and up the stage
-graph, the planner and the output. A code never changes its meaning; a retired one is not reused.
+meaning, 3 constructs that the language has and this version does not build yet, 4 the planner, 6
+lint. A code never changes its meaning; a retired one is not reused.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC009": "the file cannot be read",
         "BC010": "the file is not UTF-8 text",
         "BC011": "the file is too large",
+        "BC012": "a text is too long",
         # 1: shape
         "BC101": "unknown key",
         "BC102": "a required key is missing",
@@ -46,6 +47,19 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC212": "an attribute does not fit the kind of stage",
         # 3: not built yet
         "BC301": "designed, but not supported yet",
+        # 4: planning
+        "BC401": "a boundary has no plan",
+        "BC402": "the axes of a topology do not fit together",
+        "BC403": "a variant applies to no topology",
+        # 6: lint, all warnings and notes
+        "BC601": "a second spelling of what is meant anyway",
+        "BC602": "something that can never apply",
+        "BC603": "a read asks for rows that it does not need",
+        "BC604": "two topologies are the same",
+        "BC605": "a variant that some topologies cannot run",
+        "BC606": "context shards that no variant uses",
+        "BC691": "a suppression is not complete",
+        "BC692": "a suppression suppresses nothing",
     }
 )
 

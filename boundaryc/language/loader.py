@@ -6,11 +6,13 @@ Three phases, each of which collects all its errors before it gives up: reading 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path as FilePath
 from types import MappingProxyType
 
-from boundaryc.language.context import Context
-from boundaryc.language.diagnostics import BoundarycError, error
+from boundaryc.language.context import Context, TooManyErrorsError
+from boundaryc.language.diagnostics import BoundarycError
+from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import NormSpec, Stack, Stage
 from boundaryc.language.reader import Tree, read
@@ -26,25 +28,7 @@ def load(path: str | FilePath) -> Stack:
 
     Raises BoundarycError if the file cannot be read or is not a valid stack.
     """
-    source = str(path)
-    try:
-        data = FilePath(path).read_bytes()
-    except OSError as problem:
-        reason = problem.strerror or "unknown error"
-        help_ = "check the path and its permissions"
-        found = error("BC009", f"cannot read {source}: {reason}", help=help_)
-        raise BoundarycError([found]) from problem
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        before = data[: problem.start].decode("utf-8")
-        rows = before.splitlines() or [""]
-        place = Position(len(rows), len(rows[-1]) + 1)
-        span = Span(source, place, Position(place.line, place.column + 1))
-        message = f"byte 0x{data[problem.start]:02x} is not valid UTF-8"
-        found = error("BC010", message, span, help="save the file as UTF-8")
-        raise BoundarycError([found]) from problem
-    return loads(text, source)
+    return loads(read_text(path), str(path))
 
 
 def loads(text: str, source: str = "<string>") -> Stack:
@@ -57,8 +41,10 @@ def loads(text: str, source: str = "<string>") -> Stack:
     tree = read(text, source)
     shape = check_shape(tree, source, text)
     context = Context(tree)
-    stack = _resolve(shape, tree, source, context)
-    if context.errors:
+    stack: Stack | None = None
+    with suppress(TooManyErrorsError):
+        stack = _resolve(shape, tree, source, context)
+    if context.errors or stack is None:
         ordered = sorted(
             context.errors, key=lambda item: (item.span or _nowhere(source), item.code)
         )

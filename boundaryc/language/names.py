@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable
 
 MAX_NAME = 40
@@ -54,6 +55,9 @@ def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
         shown = f"{name[:12]}..."
         help_ = f"names have at most {MAX_NAME} characters"
         return "BC201", f"the {kind} name `{shown}` has {len(name)} characters", help_
+    if not name.isascii():
+        message = f"the {kind} name `{name}` contains {foreign(name)}"
+        return "BC201", message, _plain_help(name)
     if not _NAME.match(name):
         help_ = "use a-z, 0-9 and single underscores, beginning with a letter"
         return "BC201", f"`{name}` cannot be the name of a {kind}", help_
@@ -68,8 +72,30 @@ def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
     return None
 
 
+def foreign(word: str) -> str:
+    r"""The first character of `word` outside ASCII, by number and name; empty if there is none.
+
+    >>> foreign("d\u0435mo")
+    'U+0435 CYRILLIC SMALL LETTER IE'
+    """
+    for char in word:
+        if not char.isascii():
+            return f"U+{ord(char):04X} {unicodedata.name(char, '')}".rstrip()
+    return ""
+
+
+def _plain_help(name: str) -> str:
+    """Help for a name outside ASCII: its compatible plain form, if that is a name."""
+    plain = unicodedata.normalize("NFKC", name)
+    if plain.isascii() and _NAME.match(plain):
+        return f"type it as `{plain}`, in plain letters"
+    return "use a-z, 0-9 and single underscores, beginning with a letter"
+
+
 def call_problem(call: str) -> str | None:
     """Why `call` is not `package.module:function`; None if it is. Nothing is imported."""
+    if not call.isascii():
+        return f"`{call[:60]}` contains {foreign(call)}"
     if not _CALL.match(call) or len(call) > 200:
         return f"`{call[:60]}` is not of the form package.module:function"
     for part in re.split(r"[.:]", call):
@@ -89,6 +115,7 @@ def did_you_mean(word: str, known: Iterable[str], what: str, planned: Iterable[s
     options = sorted(known)
     close = suggest(word, [*options, *planned])
     if close:
-        return f"did you mean `{close}`?"
+        why = f" the word contains {foreign(word)}" if not word.isascii() else ""
+        return f"did you mean `{close}`?{why}"
     listed = ", ".join(f"`{option}`" for option in options[:12])
     return f"{what}: {listed}" if options else f"{what}: none"

@@ -17,10 +17,12 @@ from typing import Any
 import yaml
 
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
-from boundaryc.language.spans import Position, Span
+from boundaryc.language.spans import Position, Span, split_lines
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 32
+MAX_SCALAR = 10_000
+MAX_NODES = 100_000
 MAX_ERRORS = 100
 MAX_DIGITS = 18
 
@@ -37,8 +39,6 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -125,6 +125,7 @@ class _Composer:
         self.source = source
         self.errors: list[Diagnostic] = []
         self.events: Iterator[Any] = iter(())
+        self.nodes = 0
 
     def report(self, code: str, message: str, span: Span, help: str) -> None:  # noqa: A002
         self.errors.append(error(code, message, span, help=help))
@@ -153,11 +154,10 @@ class _Composer:
             )
         found = _UNREADABLE.search(text)
         if found:
-            before = _LINE_BREAK.split(text[: found.start()])
             self.fatal(
                 "BC001",
                 f"the character U+{ord(found.group()):04X} is not allowed in YAML",
-                self.at(len(before), len(before[-1]) + 1),
+                self.at(*line_and_column(text[: found.start()])),
                 "delete the character, or write it as an escape inside double quotes",
             )
 
@@ -186,7 +186,7 @@ class _Composer:
     def syntax(self, problem: yaml.MarkedYAMLError, text: str) -> None:
         mark = problem.problem_mark or problem.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        rows = _LINE_BREAK.split(text)
+        rows = split_lines(text)
         here = rows[line - 1][column - 1 : column] if line <= len(rows) else ""
         what = problem.problem or "syntax error"
         context = f" {problem.context}" if problem.context else ""
@@ -197,6 +197,10 @@ class _Composer:
 
     def node(self, event: Any, path: Path, depth: int) -> Node:
         span = self.span(event.start_mark, event.end_mark)
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            help_ = "a stack of any depth fits in a few lines: use `layers` with `count`"
+            self.fatal("BC011", f"the file has more than {MAX_NODES} values", span, help_)
         if depth > MAX_DEPTH:
             help_ = f"nothing in the language nests deeper than {MAX_DEPTH} levels"
             self.fatal("BC008", "this value is nested too deeply", span, help_)
@@ -269,6 +273,10 @@ class _Composer:
     def scalar(self, event: Any, span: Span) -> Scalar:
         """A scalar by the core schema; quoted and block scalars are always strings."""
         text: str = event.value
+        if len(text) > MAX_SCALAR:
+            message = f"this text has {len(text)} characters; at most {MAX_SCALAR} are read"
+            self.report("BC012", message, span, "shorten it; nothing in the language is that long")
+            return text[:MAX_SCALAR]
         if event.style or event.tag is not None:  # a plain scalar has the style ""
             return text
         if len(text) > MAX_DIGITS and (_INT.match(text) or _OCTAL.match(text) or _HEX.match(text)):
@@ -276,6 +284,12 @@ class _Composer:
             self.report("BC104", "this number is too long", span, help_)
             return 0
         return resolve(text)
+
+
+def line_and_column(before: str) -> tuple[int, int]:
+    """The line and column of the character that follows `before`, which starts the file."""
+    rows = split_lines(before)
+    return len(rows), len(rows[-1]) + 1
 
 
 def resolve(text: str) -> Scalar:

@@ -6,7 +6,16 @@ span is exclusive: the column one past its last character.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+# YAML ends a line at each of these, so positions only agree with the text if we do too.
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of `text` as YAML counts them, without their ends; at least one."""
+    return _LINE_BREAK.split(text)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -27,6 +27,8 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         transform=start.transform,
         transform_linear=facts.transform_linear,
         joins_sum=facts.joins_sum,
+        shards=facts.shards,
+        by_token=start.by_token,
     )
     declared_goal = DeclaredGoal(
         rows=goal.rows,
@@ -37,6 +39,7 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         update_at_producer=facts.update_at_producer,
         read_local=facts.read_local,
         read_whole=facts.read_whole,
+        by_token=goal.by_token,
     )
     return declared_start, declared_goal
 

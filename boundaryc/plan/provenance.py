@@ -174,16 +174,22 @@ def _accept(machine: Machine) -> None:
         require(ranks, Reason.TRANSFORM)
     if machine.updates != (machine.start.phase == "contribution"):
         require(ranks, Reason.UNFINISHED)
-    _ends_on(machine, machine.value, goal.rows, Reason.INPUT_ROWS)
+    want = layout.tokens(goal.rows)
+    if goal.by_token:
+        want = layout.turned(want, machine.start.shards, 1)
+    _ends_on(machine, machine.value, want, Reason.INPUT_ROWS)
     if machine.residual is None:
         require(ranks, Reason.RESIDUAL)
     else:
-        _ends_on(machine, machine.residual, goal.residual, Reason.FINAL_RESIDUAL)
+        want = layout.tokens(goal.residual)
+        _ends_on(machine, machine.residual, want, Reason.FINAL_RESIDUAL)
 
 
-def _ends_on(machine: Machine, held: Held, rows: int, reason: Reason) -> None:
-    """Require the tokens of ``rows`` in order on every rank, with everything in each once."""
-    want, full = machine.layout.tokens(rows), {machine.marks.written}
+def _ends_on(
+    machine: Machine, held: Held, want: tuple[tuple[int, ...], ...], reason: Reason
+) -> None:
+    """Require the tokens ``want`` in order on every rank, with everything in each once."""
+    full = {machine.marks.written}
     ranks = range(machine.layout.world)
     require([rank for rank in ranks if held[rank].tokens != want[rank]], reason)
     require([rank for rank in ranks if set(held[rank].marks) - full], Reason.SUM_MISSING)

@@ -78,6 +78,30 @@ class Layout:
         self._tokens[rows] = known
         return known
 
+    def turned(
+        self, held: tuple[tuple[int, ...], ...], shards: int, turn: int
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return rows with each block that is whole over ``shards`` turned by ``turn`` places.
+
+        Token order stands for any fixed permutation of a block that is not its own inverse; a turn
+        by one place is one for blocks of three rows and more.
+        """
+        block = keys(self.sizes, self._outside(shards))
+        owners = self.owners()
+        result = []
+        for tokens in held:
+            blocks: dict[int, list[int]] = {}
+            for token in tokens:
+                blocks.setdefault(block[owners[token]], []).append(token)
+            result.append(
+                tuple(token for part in blocks.values() for token in part[turn:] + part[:turn])
+            )
+        return tuple(result)
+
+    def _outside(self, shards: int) -> int:
+        """Return the atoms outside all of ``shards``: what tells one block from another."""
+        return (shards & -shards) - 1
+
     def parts(self, group: tuple[int, ...], rows: int) -> tuple[int, ...]:
         """Count the rows of each member of ``group`` when the value is cut over ``rows``."""
         tokens = self.tokens(rows)

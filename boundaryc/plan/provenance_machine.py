@@ -45,6 +45,8 @@ class DeclaredStart:
     transform: bool = False  # the contribution's declared transform is still to run
     transform_linear: bool = False  # it may run on a partial
     joins_sum: bool = False  # the update is a plain add that may take part in the sum
+    shards: int = 0  # atoms whose parts interleave tokens
+    by_token: bool = False  # the value is in token order
 
     def __post_init__(self) -> None:
         if (self.residual is None) != (self.phase == "initial"):
@@ -53,6 +55,8 @@ class DeclaredStart:
             raise ValueError("a stream is its residual and owes nothing")
         if self.transform and self.phase != "contribution":
             raise ValueError("only a contribution has a transform to run")
+        if self.by_token and (self.phase != "contribution" or self.shards & self.rows):
+            raise ValueError("only a contribution that is whole over the shards has another order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class DeclaredGoal:
     update_at_producer: bool = False  # the update runs before it
     read_local: int = 0  # atoms over which the read sees only the rank's own rows
     read_whole: int = 0  # atoms over which the read sees the rows of all ranks
+    by_token: bool = False  # the input is in token order
 
 
 class Machine:
@@ -87,7 +92,10 @@ class Machine:
         written = start.phase == "stream"
         self.marks = Marks(0 if written else max(partial) + 1, layout.world)
         mark = [Marks.RESIDUAL if written else self.marks.partial(index) for index in partial]
-        self.value = _fill(layout.tokens(start.rows), mark)
+        tokens = layout.tokens(start.rows)
+        if start.by_token:
+            tokens = layout.turned(tokens, start.shards, 1)
+        self.value = _fill(tokens, mark)
         self.residual: Held | None = None
         if written:
             self.residual = self.value
@@ -122,6 +130,8 @@ class Machine:
 
     def _local(self, op: ops.Operation) -> None:
         match op:
+            case ops.Reorder(to_tokens):
+                self._reorder(to_tokens)
             case ops.Transform():
                 self._transform()
             case ops.Update():
@@ -187,6 +197,20 @@ class Machine:
     def _in(self, kind: Kind) -> None:
         if self.kind != kind:
             require(self._all(), Reason.PHASE)
+
+    def _reorder(self, to_tokens: bool) -> None:
+        """Permute rows; each rank must hold whole blocks, in the order the permutation expects."""
+        shards = self.start.shards
+        if not shards or shards & self.rows:
+            require(self._all(), Reason.ORDER)
+        turn = 1 if to_tokens else -1
+        moved = []
+        for rank in self._all():
+            held = self.value[rank]
+            marks = dict(zip(held.tokens, held.marks, strict=True))
+            tokens = self.layout.turned((held.tokens,), shards, turn)[0]
+            moved.append(Rows(tokens, tuple(marks[token] for token in tokens)))
+        self._moved(tuple(moved), self.rows)
 
     def _transform(self) -> None:
         self._in("contribution")

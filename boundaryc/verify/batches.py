@@ -43,6 +43,11 @@ class Layout:
 
     leaves: tuple[tuple[int | None, ...], ...]
 
+    @property
+    def rows(self) -> int:
+        """The rows of all groups together, pads included."""
+        return sum(len(leaf) for leaf in self.leaves)
+
     def tokens(self, mesh: Mesh, rank: int, rows: int) -> list[int | None]:
         """What ``rank`` holds of a value whose rows are sharded over the mask ``rows``."""
         own = coordinates(mesh, rank)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from boundaryc import runtime
 from boundaryc.graph.build import Edge
-from boundaryc.plan.result import Boundary
+from boundaryc.plan.result import Boundary, StackPlan
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED, SEQUENCE_PARALLEL
 from boundaryc.topology.mesh import Mesh
 from boundaryc.verify.batches import coordinates
@@ -64,10 +64,11 @@ class RankProgram:
         return scattered(hidden)
 
     def _bind(self, index: int) -> Any:
-        weights = self.scene.subject.fixture.weights
+        subject = self.scene.subject
         bound: dict[str, object] = {}
-        for stage in self.scene.subject.plan.stack.layers[index]:
-            bound |= bind_arguments(stage, weights[Place(index, stage)].params)
+        for stage in subject.plan.stack.layers[index]:
+            params = subject.fixture.weights[Place(index, stage)].params
+            bound |= bind_arguments(subject.plan, stage, params)
         return self.stack.layer(index).bind(**bound)
 
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
@@ -179,7 +180,14 @@ def _spoil(x: Tensor, residual: Tensor) -> None:
         x.fill_(float("nan"))
 
 
-def bind_arguments(stage: str, params: dict[str, Tensor]) -> dict[str, object]:
-    """What ``layer.bind`` takes for one stage: its single parameter, or nothing."""
-    values = [Parameter(weight) for weight in params.values()]
-    return {stage: values[0]} if len(values) == 1 else {}
+def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
+    """What ``layer.bind`` takes for one stage.
+
+    The norm of a built-in read goes by the stage's own name, a parameter of a declared operation by
+    the stage's name and its own.
+    """
+    declared = plan.stack.stage(stage)
+    read, update = plan.operations[declared.read], plan.operations[declared.update]
+    named = {stage if read.call is None else f"{stage}_{name}": name for name in read.params}
+    named |= {f"{stage}_{name}": name for name in update.params}
+    return {argument: Parameter(params[name]) for argument, name in named.items()}

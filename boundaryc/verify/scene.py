@@ -74,13 +74,14 @@ class Scene:
     @cached_property
     def column(self) -> int:
         """The kind of batch this is, found without the runtime's help."""
-        even = self.layout.even_axes(self.topology.mesh)
+        even, rows = self.layout.even_axes(self.topology.mesh), self.layout.rows
+        few = not self.cell.many and rows <= self.topology.few_rows.get(self.variant, rows)
         for index, column in enumerate(self.topology.columns):
             if (
                 column.variant == self.variant
                 and column.entry == self.cell.entry
                 and set(column.even) <= even
-                and column.few in (None, not self.cell.many)
+                and column.few in (None, few)
             ):
                 return index
         raise LookupError(f"no column for {self.cell}")

@@ -36,7 +36,9 @@ def test_there_are_enough_plans_of_both_kinds() -> None:
     assert len(RIGHT) >= 25
     assert len(WRONG) >= 25
     assert all(plan.reasons for plan in WRONG)
-    assert set(Reason) == set().union(*(plan.reasons for plan in WRONG)), "a reason is untested"
+    elsewhere = {Reason.ORDER}  # in test_provenance_order
+    tested = elsewhere.union(*(plan.reasons for plan in WRONG))
+    assert set(Reason) == tested, "a reason is untested"
 
 
 @pytest.mark.parametrize("plan", RIGHT, ids=lambda plan: plan.name)

@@ -1,0 +1,33 @@
+"""The command line: a thin user of `boundaryc.api`.
+
+Standard output carries the result, standard error what people should read. Exit codes are those of
+`Exit`; what exactly was found is in the output, not in more codes.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a run ended."""
+
+    OK = 0  # all good
+    FINDINGS = 1  # something in the user's files
+    UNUSABLE = 2  # we could not run as asked
+    BUG = 3  # our fault
+    INTERRUPTED = 130  # by the user
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:  # before anything is imported
+        from boundaryc import __version__
+
+        sys.stdout.write(f"boundaryc {__version__}\n")
+        return Exit.OK
+    from boundaryc.cli.run import run
+
+    return run(words)

@@ -1,0 +1,191 @@
+"""The view of one batch variant's module: its functions, and what a reader should know first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from boundaryc.emit.drafts import ExitDraft, rendered, sends
+from boundaryc.emit.functions import (
+    TopologyFunctions,
+    Use,
+    VariantFunctions,
+    by_base,
+    imported_names,
+)
+from boundaryc.emit.layers import layer_kinds
+from boundaryc.emit.layout_text import bracketed_import, listed, wrapped
+from boundaryc.emit.topology_views import sizes
+from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.graph.build import FINAL
+from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.topology import Mesh
+
+AXES = {
+    "attn_dp": "attention data parallel: each part has sequences of its own",
+    "attn_cp": "context parallel: each part has some tokens of every sequence",
+    "attn_tp": "attention tensor parallel: the ranks of a part share the heads",
+}
+
+
+def variant_view(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
+) -> ModuleView:
+    """The view of one batch variant's module."""
+    return ModuleView(
+        doc=_variant_doc(plan, functions, known),
+        imports=_variant_imports(plan, known),
+        blocks=tuple(_blocks(plan, functions, known)),
+    )
+
+
+def _blocks(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
+) -> Iterator[Lines]:
+    """Functions and decisions as a forward meets them, alternatives behind each other."""
+    defined = {group[0].draft.base: group for group in by_base(known.functions.values())}
+    decided = {group[0].draft.base: group for group in by_base(known.exits.values())}
+    for base in _bases(plan, functions, known.variant):
+        for function in defined.get(base, ()):
+            yield rendered(function.draft, function.name, function.following, function.when)
+        for decision in decided.get(base, ()):
+            yield _decision(decision.draft, decision.name, known)
+
+
+def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> Iterable[str]:
+    """The plain names of a variant's functions in the order of a forward."""
+    columns = functions.plan.columns
+    found: dict[str, None] = {}
+    for edge in plan.graph.edges():
+        for use, drafts in functions.drafts.items():
+            if use.edge == edge and columns[use.column].variant == variant:
+                found |= dict.fromkeys(drafts.bases())
+    return found
+
+
+def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
+    reduce, leave = known.functions[draft.reduce.key], known.functions[draft.leave.key]
+    return (
+        f"{name} = ExitDecision(",
+        f"    fuse_mlp_allreduce={draft.fuse},",
+        f"    mlp_reduce_scatter={draft.scatter},",
+        f"    reduce={reduce.name},",
+        f"    leave={leave.name},",
+        ")",
+    )
+
+
+def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
+    needs = {need for named in known.functions.values() for need in named.draft.needs}
+    custom = {name for named in known.functions.values() for name in named.draft.custom}
+    runtime = sorted(
+        (needs & {"Norm", "OwedOutput", "add"}) | ({"ExitDecision"} if known.exits else set()),
+        key=lambda name: (not name[0].isupper(), name),
+    )
+    rowwise = sorted(needs & {"rms_norm", "add_rms_norm"})
+    lines = ["from typing import Any", ""] if "Any" in needs else []
+    lines += ["from torch import Tensor", ""]
+    names = imported_names(plan)
+    outside = []
+    for operation in sorted(custom):
+        module, _, function = (plan.operations[operation].call or "").partition(":")
+        alias = names[operation]
+        outside.append(
+            f"from {module} import {function}" + (f" as {alias}" if alias != function else "")
+        )
+    if runtime:
+        lines += [*bracketed_import("boundaryc.runtime", runtime)]
+    lines += sorted(outside)
+    lines.append("")
+    if rowwise:
+        lines.append(f"from ..rowwise import {', '.join(rowwise)}")
+    lines.append("from .layout import Batch")
+    return tuple(lines)
+
+
+def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:
+    topology, mesh = functions.plan, functions.plan.mesh
+    lines = [
+        f"What runs between the stages of {plan.stack.name} on {topology.spec.name}, "
+        f"in {_batches(known.variant)}.",
+        "",
+        *_mesh_doc(topology),
+        "",
+        *_terms(mesh),
+        "",
+    ]
+    auto = plan.stack.policy_auto
+    even = next(column for column in topology.columns if column.variant == known.variant).even
+    cut = f", batches cut evenly over {listed(even)}" if even else ""
+    lines += wrapped("", f"What runs at each boundary, in order (policy {auto}{cut}):")
+    lines.append("")
+    lines += _edge_lines(plan, functions, known)
+    alternatives = any(named.when for named in known.functions.values())
+    if alternatives:
+        lines += ["", 'Functions that differ by batch, policy or place say so under "when".']
+    return tuple(lines)
+
+
+def _batches(variant: str) -> str:
+    return f"{variant.replace('_', '-')} batches"
+
+
+def _mesh_doc(topology: TopologyPlan) -> Lines:
+    mesh = topology.mesh
+    if not mesh.atoms:
+        return ("1 rank: nothing is communicated.",)
+    lines = [f"{sizes(mesh)}, outermost first."]
+    shown = [(axis, mesh.size(mesh.mask(axis))) for axis in AXES if mesh.mask(axis)]
+    width = max(len(axis) for axis, _ in shown)
+    for axis, size in shown:
+        parts = f"{size} parts"
+        pieces = mesh.names(mesh.mask(axis))
+        made = f" (as {' x '.join(pieces)})" if len(pieces) > 1 else ""
+        lines += wrapped(f"  {axis:<{width}}  ", f"{parts}, {AXES[axis]}{made}")
+    lines.append(f"  {'tp':<{width}}  all ranks")
+    return tuple(lines)
+
+
+def _terms(mesh: Mesh) -> Lines:
+    if not mesh.atoms:
+        return ('"rows all" are the rows of the batch.',)
+    outer = mesh.atoms[0].axis
+    part = '"rows tp" are those'
+    if mesh.mask(outer) != mesh.every:
+        part = f'"rows {outer}" are those of a rank\'s own part of {outer}, "rows tp" those'
+    return wrapped(
+        "",
+        f'{part} of the rank alone, "rows all" those of every rank. "owes tp" is a '
+        "partial sum, still to be added over the group tp.",
+    )
+
+
+def _edge_lines(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
+) -> list[str]:
+    column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
+    kinds = {kind.stages: kind for kind in layer_kinds(plan)}
+    lines = [f"  {kind.where}: {', '.join(kind.stages)}" for kind in kinds.values()]
+    lines.append("")
+    seen: dict[tuple[str, tuple[str, ...]], None] = {}
+    entries = []
+    for edge in plan.graph.edges():
+        drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
+        target = "final norm" if edge.consumer == FINAL else edge.consumer
+        title = f"{edge.producer or 'start'} -> {target}"
+        sent = sends(drafts)
+        key = (title, tuple(one.text for one in sent))
+        if key in seen:
+            continue
+        seen[key] = None
+        if any(other == title for other, _ in list(seen)[:-1]):
+            title = f"{title}, after {edge.source.producer}"
+        entries.append((title, sent))
+    width = max(len(title) for title, _ in entries)
+    wide = max((len(one.text) for _, sent in entries for one in sent), default=0)
+    for title, sent in entries:
+        if not sent:
+            lines.append(f"  {title:<{width}}  nothing is sent")
+        for index, one in enumerate(sent):
+            first = f"  {'' if index else title:<{width}}  {one.text:<{wide}}  "
+            lines += wrapped(first, one.why)
+    return lines
