@@ -71,13 +71,15 @@ class TopologyFunctions:
 def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    wanted = {name: (op.call or "").partition(":")[2] for name, op in outside.items()}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {param for op in outside.values() for param in op.params}
+    calls = {name: f"{op.call}" for name, op in outside.items()}
     names: dict[str, str] = {}
-    for name, function in wanted.items():
-        clashes = function in taken or list(wanted.values()).count(function) > 1
+    for name, call in calls.items():
+        function = call.partition(":")[2]
+        others = {other.partition(":")[2] for other in calls.values() if other != call}
+        clashes = function in taken or function in others
         clashes |= any(part in f"_{function}_" for part in ("_to_", "_leave_", "_reduce_"))
         names[name] = f"{name}_operation" if clashes else function
     return names

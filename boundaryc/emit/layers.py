@@ -38,19 +38,33 @@ class LayerKind:
     where: str
 
 
+TAKEN = frozenset(
+    {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
+    | {"Groups", "Layer", "Norm", "Rows", "Stack", "Table"}
+)
+"""Classes that stand beside those of layers in some generated module."""
+
+
 def layer_kinds(plan: StackPlan) -> tuple[LayerKind, ...]:
     """The kinds of layer in the order in which the stack first has them."""
     kinds = dict.fromkeys(plan.stack.layers)
-    names = {stages: "".join(_camel(stage) for stage in stages) for stages in kinds}
-    found = []
+    joined = [_joined(stages) for stages in kinds]
+    found, taken = [], set(TAKEN)
     for stages in kinds:
-        name = names[stages]
-        if list(names.values()).count(name) > 1:
+        name = _joined(stages)
+        if joined.count(name) > 1:
             name = "Then".join(_camel(stage) for stage in stages)
+        while name in taken:
+            name += "Layer"
+        taken.add(name)
         indexes = [i for i, layer in enumerate(plan.stack.layers) if layer == stages]
         slots = tuple(_slot(plan, stage) for stage in stages)
         found.append(LayerKind(stages, name, slots, spans(indexes)))
     return tuple(found)
+
+
+def _joined(stages: tuple[str, ...]) -> str:
+    return "".join(_camel(stage) for stage in stages)
 
 
 def spans(indexes: list[int], most: int = 6) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layout_text import bracketed, bracketed_import, indented, tuple_lines
@@ -31,8 +31,11 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
     mesh, scope = functions.plan.mesh, functions.scope
     groups = sorted((mesh.label(axes), axes) for axes in scope.groups)
     rows = sorted((scope.row_name(*move), move) for move in scope.rows)
-    labels = [f'("{name}", {quoted(mesh.names(axes))})' for name, axes in groups
-              if name not in ("tp", _joined(mesh, axes))]  # fmt: skip
+    labels = [
+        f'("{name}", {quoted(mesh.names(axes))})'
+        for name, axes in groups
+        if name not in ("tp", _joined(mesh, axes))
+    ]
     atoms = [f'("{atom.name}", {atom.size}, "{atom.axis}")' for atom in mesh.atoms]
     return LayoutView(
         doc=(
@@ -47,8 +50,14 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         else "No boundary of this topology communicates.",
         group_slots=_slots([name for name, _ in groups]),
         groups=tuple(
-            f"self.{name} = provider.collective(MESH, {quoted(mesh.names(axes))})"
+            line
             for name, axes in groups
+            for line in bracketed(
+                f"self.{name} = provider.collective(",
+                ["MESH", quoted(mesh.names(axes))],
+                ")",
+                indent=8,
+            )
         )
         or ("pass",),
         row_doc="Rows of each member of a group, for every move that looks them up."
@@ -56,9 +65,14 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         else "No boundary of this topology moves rows by their counts.",
         row_slots=_slots([name for name, _ in rows]),
         rows=tuple(
-            f"self.{name} = cut.members({quoted(mesh.names(moved))}, "
-            f"finer={quoted(mesh.names(finer))})"
+            line
             for name, (moved, finer) in rows
+            for line in bracketed(
+                f"self.{name} = cut.members(",
+                [quoted(mesh.names(moved)), f"finer={quoted(mesh.names(finer))}"],
+                ")",
+                indent=8,
+            )
         )
         or ("pass",),
     )
@@ -123,7 +137,7 @@ def topology_view(
         ),
         layers=tuple(_layer(name, layer) for name, layer in tables.layers),
         tables=tuple(_table(table) for table in tables.tables),
-        by_policy=_by_policy(plan, tables.tables),
+        by_policy=_by_policy(plan, topology.tables, tables.tables),
     )
 
 
@@ -135,8 +149,8 @@ def _place(plan: StackPlan, edges: list[Edge]) -> int:
 def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
     items = []
     for column in columns:
-        atoms = [name for axis in column.even for name in topology.mesh.names(
-            topology.mesh.mask(axis))]  # fmt: skip
+        masks = (topology.mesh.mask(axis) for axis in column.even)
+        atoms = [name for mask in masks for name in topology.mesh.names(mask)]
         multiple = topology.row_multiples[column.variant]
         even = f", even={quoted(atoms)}" if atoms else ""
         rows = f", row_multiple={multiple}" if multiple > 1 else ""
@@ -148,10 +162,8 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
 def _layer(name: str, layer: Layer) -> Lines:
     lines = [f"{name} = {layer.kind.name}("]
     for slot, (prepare, leave) in zip(layer.kind.slots, layer.boundaries, strict=True):
-        lines += indented(
-            [f"{line}" for line in _closed(bracketed(
-                f"{slot.stage.name}={slot.boundary}(", [prepare, leave], ")", indent=5))]
-        )  # fmt: skip
+        call = f"{slot.stage.name}={slot.boundary}("
+        lines += indented(_closed(bracketed(call, [prepare, leave], ")", indent=5)))
     return (*lines, ")")
 
 
@@ -160,15 +172,20 @@ def _closed(lines: Lines) -> Lines:
 
 
 def _table(table: PolicyTable) -> Lines:
-    items = []
+    periods: list[str] = []
+    items: list[str] = []
     for run in table.layers:
         if len(run.names) == 1:
             items.append(f"({run.count}, {run.names[0]})")
-        else:
-            period = ", ".join(f"(1, {name})" for name in run.names)
-            items.append(f"*(({period}) * {run.count})")
+            continue
+        known = sum(item.startswith("*") for item in items)
+        name = f"{table.name}_PERIOD" + (f"_{known + 1}" if known else "")
+        head = f"{name}: tuple[tuple[int, Layer], ...] = "
+        periods += tuple_lines(head, [f"(1, {layer})" for layer in run.names])
+        items.append(f"*({name} * {run.count})")
     layers = tuple_lines("layers=", items, indent=5)
     return (
+        *periods,
         f"{table.name}: Table[Layer] = Table(",
         *indented(_closed(layers)),
         f"    norm={table.norm},",
@@ -176,9 +193,8 @@ def _table(table: PolicyTable) -> Lines:
     )
 
 
-def _by_policy(plan: StackPlan, tables: tuple[PolicyTable, ...]) -> Lines:
+def _by_policy(plan: StackPlan, policies: Iterable[str], tables: tuple[PolicyTable, ...]) -> Lines:
     names = {policy: table.name for table in tables for policy in table.policies}
     items = [f'"auto": {names[plan.stack.policy_auto]}']
-    items += [f'"{policy}": {name}' for policy, name in sorted(names.items(), key=lambda pair: (
-        len(pair[0]), pair[0]))]  # fmt: skip
+    items += [f'"{policy}": {names[policy]}' for policy in policies]
     return bracketed("TABLES = {", items, "}")

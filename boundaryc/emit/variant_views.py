@@ -84,22 +84,33 @@ def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
     rowwise = sorted(needs & {"rms_norm", "add_rms_norm"})
     lines = ["from typing import Any", ""] if "Any" in needs else []
     lines += ["from torch import Tensor", ""]
-    names = imported_names(plan)
-    outside = []
-    for operation in sorted(custom):
-        module, _, function = (plan.operations[operation].call or "").partition(":")
-        alias = names[operation]
-        outside.append(
-            f"from {module} import {function}" + (f" as {alias}" if alias != function else "")
-        )
-    if runtime:
-        lines += [*bracketed_import("boundaryc.runtime", runtime)]
-    lines += sorted(outside)
+    outside = [(f"{plan.operations[name].call}", imported_names(plan)[name]) for name in custom]
+    lines += _first_party([("boundaryc.runtime", name, name) for name in runtime], outside)
     lines.append("")
     if rowwise:
         lines.append(f"from ..rowwise import {', '.join(rowwise)}")
     lines.append("from .layout import Batch")
     return tuple(lines)
+
+
+def _first_party(
+    imports: list[tuple[str, str, str]], calls: Iterable[tuple[str, str]]
+) -> Iterator[str]:
+    """Imports of (module, name, alias) and of operations from outside, in a linter's order."""
+    plain: dict[str, list[str]] = {}
+    statements: list[tuple[str, str, Lines]] = []
+    for call, alias in sorted(set(calls)):
+        module, _, function = call.partition(":")
+        imports.append((module, function, alias))
+    for module, name, alias in imports:
+        if name == alias:
+            plain.setdefault(module, []).append(name)
+        else:
+            statements.append((module, name, (f"from {module} import {name} as {alias}",)))
+    for module, names in plain.items():
+        statements.append((module, names[0], bracketed_import(module, names)))
+    for _, _, lines in sorted(statements):
+        yield from lines
 
 
 def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:

@@ -6,14 +6,25 @@ not reported, because they explain a file; values that only repeat another value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from boundaryc.language.allow import apply_allows
 from boundaryc.language.diagnostics import Diagnostic, Label, Severity
 from boundaryc.language.model import OperationDecl, Stack, Stage, TopologySpec
+from boundaryc.language.reader import read
 from boundaryc.language.topologies import inapplicable
 
-Rule = Callable[[Stack], Iterator[Diagnostic]]
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A stack, and by path what its file writes: defaults that are left out are not in it."""
+
+    stack: Stack
+    written: Mapping[str, object]
+
+
+Rule = Callable[[Subject], Iterator[Diagnostic]]
 
 
 def lint(stack: Stack, text: str) -> tuple[Diagnostic, ...]:
@@ -23,7 +34,9 @@ def lint(stack: Stack, text: str) -> tuple[Diagnostic, ...]:
     A comment `# boundaryc: allow BC601 because ...`, on the line of a finding or alone on the line
     above it, suppresses it; one without a reason or without an effect is a finding itself.
     """
-    found = [item for rule in _RULES for item in rule(stack)]
+    text = text.removeprefix("\ufeff")
+    subject = Subject(stack, read(text, stack.source).written())
+    found = [item for rule in _RULES for item in rule(subject)]
     return apply_allows(stack, text, found)
 
 
@@ -41,8 +54,9 @@ def _finding(
     return Diagnostic(code, severity, message, stack.span(path), labels, help)
 
 
-def _repeated_sizes(stack: Stack) -> Iterator[Diagnostic]:
+def _repeated_sizes(subject: Subject) -> Iterator[Diagnostic]:
     """BC601: sizes of a topology that follow from its other sizes."""
+    stack = subject.stack
     for spec in stack.topologies:
         path = f"topologies.{spec.name}"
         if f"{path}.moe.tp" in stack.spans:
@@ -52,34 +66,37 @@ def _repeated_sizes(stack: Stack) -> Iterator[Diagnostic]:
         if f"{path}.moe" in stack.spans and plain and f"{path}.moe.tp" not in stack.spans:
             message = "`moe` says what holds without it: all ranks share every expert"
             yield _finding(stack, "BC601", f"{path}.moe", message, "leave out `moe`")
-        yield from _dense_spelling(stack, spec, f"{path}.dense_tp")
+        yield from _dense_spelling(subject, spec, f"{path}.dense_tp")
 
 
-def _dense_spelling(stack: Stack, spec: TopologySpec, path: str) -> Iterator[Diagnostic]:
+def _dense_spelling(subject: Subject, spec: TopologySpec, path: str) -> Iterator[Diagnostic]:
     """BC601: `attn_tp` where it is as many as another word of `dense_tp` says."""
-    if path not in stack.spans or stack.words.get(path) == "tp":
+    stack = subject.stack
+    if path not in stack.spans or subject.written.get(path) == "tp":
         return
     if spec.dense_tp == spec.tp:
         message = f"`dense_tp` is {spec.tp} ranks, which are all of them, as without it"
         yield _finding(stack, "BC601", path, message, "leave out `dense_tp`")
-    elif spec.dense_tp == 1 and stack.words.get(path) == "attn_tp":
+    elif spec.dense_tp == 1 and subject.written.get(path) == "attn_tp":
         message = "`dense_tp: attn_tp` is one rank here"
         yield _finding(stack, "BC601", path, message, "write `dense_tp: 1`")
 
 
-def _repeated_layers(stack: Stack) -> Iterator[Diagnostic]:
+def _repeated_layers(subject: Subject) -> Iterator[Diagnostic]:
     """BC601: an entry of `at` with the stages that `default` gives those layers."""
+    stack = subject.stack
     prefix = "layers.at."
-    default = stack.words.get("layers.default")
-    for path, stages in stack.words.items():
+    default = subject.written.get("layers.default")
+    for path, stages in subject.written.items():
         if path.startswith(prefix) and default is not None and stages == default:
             message = f"`{path.removeprefix(prefix)}` has the stages of `default`"
             other = ("layers.default", "the same stages")
             yield _finding(stack, "BC601", path, message, "leave out this entry", other)
 
 
-def _dead_policy(stack: Stack) -> Iterator[Diagnostic]:
+def _dead_policy(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: a policy where no ffn leaves a sum that it could scatter."""
+    stack = subject.stack
     ffns = [stage for stage in stack.stages if stage.kind == "ffn"]
     owed = any(_owes(stage, spec) for stage in ffns for spec in stack.topologies)
     if "policy.auto" in stack.spans and stack.policy_auto != "ar" and not owed:
@@ -87,8 +104,9 @@ def _dead_policy(stack: Stack) -> Iterator[Diagnostic]:
         yield _finding(stack, "BC602", "policy.auto", message, "leave out `policy`")
 
 
-def _dead_stage_keys(stack: Stack) -> Iterator[Diagnostic]:
+def _dead_stage_keys(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: keys of a stage that no listed variant or topology gives a meaning."""
+    stack = subject.stack
     shards = "context_parallel" in stack.variants
     for stage in stack.stages:
         path = f"stages.{stage.name}"
@@ -101,8 +119,9 @@ def _dead_stage_keys(stack: Stack) -> Iterator[Diagnostic]:
             yield _finding(stack, "BC602", f"{path}.joins_sum", message, "leave out `joins_sum`")
 
 
-def _dead_link(stack: Stack) -> Iterator[Diagnostic]:
+def _dead_link(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: the speed of links between one rank."""
+    stack = subject.stack
     for spec in stack.topologies:
         path = f"topologies.{spec.name}.link"
         if spec.tp == 1 and path in stack.spans:
@@ -110,8 +129,9 @@ def _dead_link(stack: Stack) -> Iterator[Diagnostic]:
             yield _finding(stack, "BC602", path, message, "leave out `link`")
 
 
-def _needless_rows(stack: Stack) -> Iterator[Diagnostic]:
+def _needless_rows(subject: Subject) -> Iterator[Diagnostic]:
     """BC603: rows that a read asks for although any rows would do, or there is nothing to cut."""
+    stack = subject.stack
     for operation in stack.operations:
         for key in ("read_local", "read_whole"):
             for axis in sorted(getattr(operation, key)):
@@ -132,8 +152,9 @@ def _needless_axis(
         yield _finding(stack, "BC603", path, message, help_)
 
 
-def _equal_topologies(stack: Stack) -> Iterator[Diagnostic]:
+def _equal_topologies(subject: Subject) -> Iterator[Diagnostic]:
     """BC604: topologies that differ in nothing but their name."""
+    stack = subject.stack
     seen: dict[tuple[object, ...], str] = {}
     for spec in stack.topologies:
         key = (spec.tp, spec.attn_dp, spec.attn_cp, spec.dense_tp, spec.moe, spec.alpha)
@@ -146,20 +167,24 @@ def _equal_topologies(stack: Stack) -> Iterator[Diagnostic]:
             )
 
 
-def _skipped_variants(stack: Stack) -> Iterator[Diagnostic]:
+def _skipped_variants(subject: Subject) -> Iterator[Diagnostic]:
     """BC605: for each variant, the topologies it is not compiled for, as a note."""
+    stack = subject.stack
+    listed = subject.written.get("variants")
+    order = listed if isinstance(listed, list) else ["ordinary"]
     for variant in stack.variants:
-        skipped = [spec.name for spec in stack.topologies if inapplicable(variant, spec)]
+        reasons = {spec.name: inapplicable(variant, spec) for spec in stack.topologies}
+        skipped = [name for name, why in reasons.items() if why]
         if skipped:
             message = f"{variant} is not compiled for {', '.join(skipped)}"
-            why = {inapplicable(variant, stack.topology(name)) for name in skipped}
-            help_ = f"nothing to do: {'; '.join(sorted(map(str, why)))}"
-            path = f"variants.{stack.words.get(f'variants.{variant}', 0)}"
+            help_ = f"nothing to do: {'; '.join(sorted({why for why in reasons.values() if why}))}"
+            path = f"variants.{order.index(variant)}"
             yield _finding(stack, "BC605", path, message, help_, severity=Severity.NOTE)
 
 
-def _idle_shards(stack: Stack) -> Iterator[Diagnostic]:
+def _idle_shards(subject: Subject) -> Iterator[Diagnostic]:
     """BC606: context shards in a stack whose batches never cut rows over them."""
+    stack = subject.stack
     if "context_parallel" in stack.variants:
         return
     for spec in stack.topologies:

@@ -29,7 +29,7 @@ _MODULES = frozenset(
 
 RESERVED = {
     "stack": _DEVICES | _MODULES,
-    "topology": _DEVICES | _MODULES,
+    "topology": _DEVICES | _MODULES | {"layers"},
     "stage": frozenset(
         {"batch", "bind", "enter", "exit", "final", "finish", "groups", "hidden", "layer"}
         | {"layers", "load", "norm", "prepare", "rows", "select", "self", "stack", "start"}

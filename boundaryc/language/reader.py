@@ -93,6 +93,10 @@ class Tree:
         """Whether the document has anything at `path`."""
         return path in self._nodes
 
+    def written(self) -> Mapping[str, object]:
+        """The value of each node, without places, by its path joined with dots."""
+        return {".".join(map(str, path)): node.plain() for path, node in self._nodes.items() if path}
+
     def spans(self) -> Mapping[str, Span]:
         """The place of each node by its path joined with dots."""
         paths = (path for path in self._nodes if path)

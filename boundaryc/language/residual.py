@@ -86,8 +86,20 @@ def resolve_stages(shape: StackShape, context: Context) -> tuple[Stage, ...]:
             help_ = "choose names that are told apart in class names too"
             context.report("BC202", path, message, help_, key=True, other=other)
         letters.setdefault(plain, name)
+        _check_arguments(name, entry, shape, context)
         found.append(_stage(name, entry, shape, context))
     return tuple(found)
+
+
+def _check_arguments(name: str, entry: StageShape, shape: StackShape, context: Context) -> None:
+    """A layer is given `stage_param` for a parameter, which must not be another stage's name."""
+    for used in (entry.read, entry.update):
+        for param in shape.operations[used].params if used in shape.operations else ():
+            if f"{name}_{param}" in shape.stages:
+                path: Path = ("stages", f"{name}_{param}")
+                message = f"the stage `{name}_{param}` and `{param}` of `{name}` share a name"
+                help_ = "rename the stage or the parameter: a layer is bound by these names"
+                context.report("BC202", path, message, help_, key=True)
 
 
 def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) -> Stage:

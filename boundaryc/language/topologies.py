@@ -83,6 +83,13 @@ def resolve_variants(
             message = f"{variant} applies to no topology: {why}"
             help_ = "remove the variant, or add a topology that can run it"
             context.report("BC204", ("variants", index), message, help_)
+    for spec in topologies:
+        reasons = {inapplicable(variant, spec) for variant in listed}
+        if None not in reasons:
+            why = "; ".join(sorted(str(reason) for reason in reasons))
+            message = f"no listed variant applies to the topology `{spec.name}`: {why}"
+            help_ = "remove the topology, or add `ordinary` to the variants"
+            context.report("BC204", ("topologies", spec.name), message, help_, key=True)
     return tuple(variant for variant in VARIANTS if variant in listed)
 
 

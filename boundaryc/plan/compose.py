@@ -13,7 +13,7 @@ from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
 from boundaryc.operations import Facts, Operation, registry
-from boundaryc.plan.cost import Cost
+from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
 from boundaryc.plan.layout import REPEATED, Batchwise, Paths, Problem, layout, reason
 from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table, TopologyPlan
@@ -67,7 +67,7 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}
     few_rows: dict[str, int] = {}
     for kind in _kinds(mesh, [name for name, why in reasons.items() if why is None]):
-        small = {policy: _plan_column(problem, mesh, kind, policy, None) for policy in POLICIES}
+        small = {policy: _plan_column(problem, mesh, kind, policy, Order()) for policy in POLICIES}
         large = {policy: _large(problem, mesh, kind, policy, small[policy]) for policy in POLICIES}
         if small == large:
             columns.append(kind)
@@ -97,8 +97,8 @@ def _kinds(mesh: Mesh, variants: Iterable[str]) -> Iterator[Column]:
 
 def _large(problem: Problem, mesh: Mesh, kind: Column, policy: str, small: Table) -> Table:
     """The plans for many rows; those for few where they send no more than bytes-first plans."""
-    alpha = problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS
-    large = _plan_column(problem, mesh, kind, policy, alpha)
+    order = Order(problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS)
+    large = _plan_column(problem, mesh, kind, policy, order)
     return large if _total(problem, large).wire < _total(problem, small).wire else small
 
 
@@ -143,11 +143,9 @@ def _evenness(mesh: Mesh) -> Iterator[tuple[str, ...]]:
         yield from combinations(axes, length)
 
 
-def _plan_column(
-    problem: Problem, mesh: Mesh, column: Column, policy: str, alpha: int | None
-) -> Table:
+def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, order: Order) -> Table:
     demands = regime(column.variant, mesh)
-    batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], alpha)
+    batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
     facts = {
         edge: edge_facts(
             problem.stack, problem.operations, mesh, demands, column.even, policy, edge

@@ -58,16 +58,35 @@ class Cost:
             self.operations * count,
         )
 
-    def latency_first(self) -> tuple[int, ...]:
-        """The order for few rows: fewer collectives, then bytes, then ties."""
-        return (self.collectives, self.wire, self.device, *self._ties())
 
-    def bytes_first(self, alpha: int) -> tuple[int, ...]:
-        """The order for many rows: bytes, a collective counting as ``alpha`` of them, then ties."""
-        return (self.wire + alpha * self.collectives, self.device, *self._ties())
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How costs compare in one kind of batch.
 
-    def _ties(self) -> tuple[int, ...]:
-        return (self.joins, self.before_hand_off, self.operations)
+    ``alpha`` None is the order for few rows: fewer collectives, then bytes. A number is the order
+    for many: bytes, a collective counting as that many of them. Ties follow in both.
+    """
+
+    alpha: int | None = None
+
+    def rank(self, cost: Cost) -> int:
+        """One number that orders costs as their fields do, one after the other, and adds up.
+
+        Each field has ``_DIGITS`` bits of its own; a sum that outgrew them would be an error.
+        """
+        if self.alpha is None:
+            fields = (cost.collectives, cost.wire)
+        else:
+            fields = (0, cost.wire + self.alpha * cost.collectives)
+        rank = 0
+        for field in (*fields, cost.device, cost.joins, cost.before_hand_off, cost.operations):
+            if field >> _DIGITS:
+                raise OverflowError(f"a cost of {field} does not fit into {_DIGITS} bits")
+            rank = rank << _DIGITS | field
+        return rank
+
+
+_DIGITS = 64
 
 
 def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:

@@ -8,16 +8,15 @@ context) and hang together loosely, so exact variable elimination is cheap; see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeVar
 
-from boundaryc.plan.cost import Cost
+from boundaryc.plan.cost import Cost, Order
 
 V = TypeVar("V", bound=Hashable)
 L = TypeVar("L", bound=Hashable)
-Order = Callable[[Cost], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def _eliminate(
             total = _total(touching, assigned)
             if total is None:
                 continue
-            if labels not in costs or order(total) < order(costs[labels]):
+            if labels not in costs or order.rank(total) < order.rank(costs[labels]):
                 costs[labels], choice[labels] = total, label
     return Factor(context, costs), choice
 

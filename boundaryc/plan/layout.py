@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
-from boundaryc.plan.cost import Cost
+from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
 from boundaryc.plan.search import Goal, Moves, Path, search, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
@@ -23,7 +23,7 @@ from boundaryc.topology.contracts import Contract, Regime, contracts
 REPEATED = 1000
 """How much more a boundary counts that the stack meets again and again, whatever its depth."""
 
-Paths = dict[tuple[State, frozenset[Goal], EdgeFacts, int | None], dict[Goal, Path]]
+Paths = dict[tuple[State, frozenset[Goal], EdgeFacts, Order], dict[Goal, Path]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,12 @@ Layout = Mapping[Edge, tuple[State, Goal, Path]]
 
 @dataclass(frozen=True, slots=True)
 class Batchwise:
-    """What a kind of batch adds to the mesh: its demands, its entry, and how costs are ordered.
-
-    ``alpha`` None puts collectives first; a number puts bytes first, a collective counting as that
-    many.
-    """
+    """What a kind of batch adds to the mesh: its demands, its entry, and how costs are ordered."""
 
     mesh: Mesh
     demands: Regime
     entry_owes: int
-    alpha: int | None
-
-    def order(self, cost: Cost) -> tuple[int, ...]:
-        """The rank of a cost in this kind of batch."""
-        if self.alpha is None:
-            return cost.latency_first()
-        return cost.bytes_first(self.alpha)
+    order: Order
 
 
 def layout(
@@ -125,25 +115,17 @@ def _choices(
     """For every node the contracts its consumer may run under, and the labels to choose from."""
     mesh, demands = batch.mesh, batch.demands
     ways = {node: _ways(problem, mesh, demands, node) for node in problem.graph.nodes()}
-    rests = _rests(mesh, demands, [way for some in ways.values() for way in some])
+    rests = _rests(mesh, demands)
     labels = {node: _labels(demands, node, ways[node], rests) for node in ways}
     labels[START] = (_Label(0, NO_RESIDUAL),)
     ways[START] = (Contract(demands.rows, demands.rows, batch.entry_owes),)
     return ways, labels
 
 
-def _rests(mesh: Mesh, demands: Regime, ways: list[Contract]) -> tuple[int, ...]:
-    """Where a residual may rest: on rows that some contract names, or their joins and meets.
-
-    Other layouts would need a move before and after every stage that gains nothing.
-    """
-    rests = {demands.rows, demands.read_local | demands.rows, mesh.every}
-    rests |= {rows for way in ways for rows in (way.rows_in, way.rows_out, way.rows_out | way.owes)}
-    while True:
-        wider = rests | {op for a in rests for b in rests for op in (a | b, a & b)}
-        if wider == rests:
-            return tuple(sorted(mask for mask in rests if not demands.read_local & ~mask))
-        rests = wider
+def _rests(mesh: Mesh, demands: Regime) -> tuple[int, ...]:
+    """Where a residual may rest: cut over some of the outermost atoms, so in contiguous runs."""
+    prefixes = ((1 << length) - 1 for length in range(len(mesh.atoms) + 1))
+    return tuple(mask for mask in prefixes if not demands.read_local & ~mask)
 
 
 def _ways(problem: Problem, mesh: Mesh, demands: Regime, node: Node) -> tuple[Contract, ...]:
@@ -194,7 +176,7 @@ def _pairs(
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:
         start = _start(edge, source, ways)
-        key = (start, frozenset(goals), facts, batch.alpha)
+        key = (start, frozenset(goals), facts, batch.order)
         if key not in problem.paths:
             moves = problem.moves.setdefault(facts, Moves(facts))
             problem.paths[key] = search(start, key[1], moves, batch.order)

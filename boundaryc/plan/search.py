@@ -1,18 +1,18 @@
 """The planner: a boundary is the shortest path over typed operations.
 
-Dijkstra's algorithm on states that are built as they are met; costs are compared as tuples, which
-is sound because they only grow and add component by component. Successors are generated in a fixed
-order and the first of equals wins, so a plan is a function of its inputs alone.
+Dijkstra's algorithm on states that are built as they are met; costs are ranked by one number each,
+which is sound because they only grow and add component by component. Successors are generated in a fixed
+order, which numbers the states, and of equals the lower number wins: a plan is a function of its
+inputs alone.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 
-from boundaryc.plan.cost import Cost, price
+from boundaryc.plan.cost import Cost, Order, price
 from boundaryc.plan.ops import (
     AllGather,
     AllReduce,
@@ -31,8 +31,6 @@ from boundaryc.plan.ops import (
     Update,
 )
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
-
-Order = Callable[[Cost], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +51,81 @@ class Goal:
 
 
 class Moves:
-    """The priced successors of the states of one edge, found once however often they are met."""
+    """The priced successors of the states of one edge, found once however often they are met.
+
+    States are numbered as they are met, so that a search works on integers.
+    """
 
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
-        self._known: dict[State, tuple[tuple[Operation, State, Cost], ...]] = {}
+        self.states: list[State] = []
+        self._numbers: dict[State, int] = {}
+        self._steps: dict[int, tuple[tuple[Operation, int, Cost], ...]] = {}
+        self._ranked: dict[tuple[int | None, int], tuple[tuple[int, int, Operation], ...]] = {}
 
-    def of(self, state: State) -> tuple[tuple[Operation, State, Cost], ...]:
-        """Every legal operation of a state, the state it leaves, and its cost."""
-        known = self._known.get(state)
+    def number(self, state: State) -> int:
+        """The number of a state."""
+        known = self._numbers.get(state)
         if known is None:
-            facts = self.facts
-            known = self._known[state] = tuple(
-                (op, after, price(op, state, facts)) for op, after in successors(state, facts)
+            known = self._numbers[state] = len(self.states)
+            self.states.append(state)
+        return known
+
+    def steps(self, number: int) -> tuple[tuple[Operation, int, Cost], ...]:
+        """Every legal operation of a state, the state it leaves, and its cost."""
+        known = self._steps.get(number)
+        if known is None:
+            state, facts = self.states[number], self.facts
+            known = self._steps[number] = tuple(
+                (op, self.number(after), price(op, state, facts))
+                for op, after in successors(state, facts)
+            )
+        return known
+
+    def ranked(self, number: int, order: Order) -> tuple[tuple[int, int, Operation], ...]:
+        """The same as (rank of the cost, state, operation), ranks adding up like costs."""
+        key = (order.alpha, number)
+        known = self._ranked.get(key)
+        if known is None:
+            known = self._ranked[key] = tuple(
+                (order.rank(cost), after, op) for op, after, cost in self.steps(number)
             )
         return known
 
 
 def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> dict[Goal, Path]:
     """The cheapest path from ``start`` to each goal that can be reached."""
-    best: dict[State, tuple[int, ...]] = {start: order(Cost())}
-    came: dict[State, tuple[State, Operation]] = {}
-    costs = {start: Cost()}
-    serial = count()
-    queue = [(order(Cost()), next(serial), start)]
+    first = moves.number(start)
+    best = {first: 0}
+    came: dict[int, tuple[int, Operation]] = {}
+    queue = [(0, first)]
     found: dict[Goal, Path] = {}
+    settled: set[int] = set()
     while queue and len(found) < len(goals):
-        rank, _, state = heapq.heappop(queue)
-        if rank > best[state]:
+        rank, number = heapq.heappop(queue)
+        if number in settled:
             continue
-        goal = _goal_of(state)
+        settled.add(number)
+        goal = _goal_of(moves.states[number])
         if goal in goals and goal not in found:
-            found[goal] = Path(_trace(came, state), costs[state])
-        for op, after, step in moves.of(state):
-            cost = costs[state] + step
-            rank = order(cost)
-            if after not in best or rank < best[after]:
-                best[after], costs[after], came[after] = rank, cost, (state, op)
-                heapq.heappush(queue, (rank, next(serial), after))
+            found[goal] = _path(moves, came, number)
+        for step, after, op in moves.ranked(number, order):
+            reached = rank + step
+            if after not in best or reached < best[after]:
+                best[after], came[after] = reached, (number, op)
+                heapq.heappush(queue, (reached, after))
     return found
+
+
+def _path(moves: Moves, came: dict[int, tuple[int, Operation]], number: int) -> Path:
+    ops: list[Operation] = []
+    cost = Cost()
+    while number in came:
+        after = number
+        number, op = came[number]
+        ops.append(op)
+        cost = cost + next(c for o, a, c in moves.steps(number) if o == op and a == after)
+    return Path(tuple(reversed(ops)), cost)
 
 
 def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
@@ -106,14 +140,6 @@ def _goal_of(state: State) -> Goal | None:
     if state.phase is Phase.INPUT and state.handed_off:
         return Goal(state.rows, state.residual, state.by_token)
     return None
-
-
-def _trace(came: dict[State, tuple[State, Operation]], state: State) -> tuple[Operation, ...]:
-    ops: list[Operation] = []
-    while state in came:
-        state, op = came[state]
-        ops.append(op)
-    return tuple(reversed(ops))
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:

@@ -4,7 +4,7 @@ A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per 
 that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
 """
 
-from boundaryc.runtime.batch import Batch, Column, Mode, Padding
+from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
     FfnBoundary,
@@ -24,9 +24,12 @@ from boundaryc.runtime.collectives import (
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, Exits, FfnExit, Leave, Reduce
+from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
+from boundaryc.runtime.orders import Order
 from boundaryc.runtime.rowwise import add, add_rms_norm, join, rms_norm
+from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
 from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
 
@@ -36,10 +39,13 @@ __all__ = [
     "AttentionBoundary",
     "Axes",
     "Batch",
+    "BatchFacts",
     "BoundaryError",
     "Collective",
     "Column",
+    "ContextParallel",
     "Cut",
+    "Embeddings",
     "ExitDecision",
     "Exits",
     "FfnBoundary",
@@ -54,6 +60,7 @@ __all__ = [
     "Mode",
     "NcclCollective",
     "Norm",
+    "Order",
     "OwedOutput",
     "Padding",
     "Prepare",
@@ -63,6 +70,7 @@ __all__ = [
     "SingleCollective",
     "SingleGroups",
     "Sizes",
+    "Split",
     "Stack",
     "StreamState",
     "Table",

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+from torch import Tensor
 
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.members import Cut, Cutter, even_atoms, leaf_counts
+from boundaryc.runtime.facts import (
+    CONTEXT_PARALLEL,
+    INPUT_SCATTERED,
+    BatchFacts,
+    Embeddings,
+    Mode,
+    Padding,
+    checked_rows,
+)
+from boundaryc.runtime.members import Cut, Cutter, even_atoms, leaf_counts, shard_leaves
 from boundaryc.runtime.mesh import Axes, Mesh
+from boundaryc.runtime.shards import ContextParallel, Sharding, shard_rows
 from boundaryc.runtime.stream import ResidualStream, StreamState
 
 if TYPE_CHECKING:
     from boundaryc.runtime.exits import FfnExit
 
-Padding = Literal["sum_len", "max_len", "unpadded"]
-Mode = Literal["prefill", "decode"]
+__all__ = ["Batch", "BatchBuilder", "Column", "Embeddings", "Mode", "Padding"]
 
 GroupsT = TypeVar("GroupsT")
 RowsT = TypeVar("RowsT")
@@ -29,29 +41,60 @@ RowsT = TypeVar("RowsT")
 class Column:
     """Which batches one column of the tables serves.
 
-    Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes and which have at
-    most ``max_rows`` padded rows in all, if that is set; the first column that fits is taken, so
-    narrower ones come first. ``row_multiple`` belongs to the variant: padded rows of a DP group are
-    a multiple of it.
+    Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes, whose embeddings
+    are ``entry``, and which have at most ``max_rows`` padded rows in all DP groups together, None
+    being any number. The first column that fits is taken, so narrower ones come first.
+    ``row_multiple`` belongs to the variant: padded rows of a DP group are a multiple of it.
     """
 
     variant: str
     even: Axes = ()
     row_multiple: int = 1
+    entry: str = "complete"
     max_rows: int | None = None
+
+    def fits(self, variant: str, entry: str, even: frozenset[str], rows: int) -> bool:
+        """Whether this column serves such a batch of ``rows`` padded rows."""
+        return (
+            self.variant == variant
+            and self.entry == entry
+            and even.issuperset(self.even)
+            and (self.max_rows is None or rows <= self.max_rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one rank: ``padded`` of them, of which the first ``real`` are tokens.
+
+    ``first`` is the group's token at which they start, where they are consecutive ones.
+    """
+
+    padded: int
+    real: int
+    first: int = 0
 
 
 class Batch(Generic[GroupsT, RowsT]):
     """What boundaries read of one forward, and the two things they write: stream and exit.
 
-    ``plan`` is the column of the tables. ``local_rows`` are the padded rows of this rank's
-    attention input, of which the first ``real_rows`` are tokens; ``global_rows`` are the padded
-    rows of all DP groups. ``exit`` is the innermost open FFN exit.
+    ``facts`` are those it was built from, ``plan`` is the column of the tables. ``local_rows`` are
+    the padded rows of this rank's attention input, of which the first ``real_rows`` are tokens:
+    its shard in a context-parallel batch, its slice of the group in an input-scattered one, else
+    the whole DP group. ``group_rows`` and ``group_real_rows`` count the same of the whole group;
+    its tokens are a prefix in token order. The stack is entered and left on the group's rows, on
+    ``local_rows`` where the batch is context parallel. ``global_rows`` are the padded rows of all
+    DP groups. ``exit`` is the innermost open FFN exit.
     """
 
     __slots__ = (
+        "_cut",
+        "_own",
         "exit",
+        "facts",
         "global_rows",
+        "group_real_rows",
+        "group_rows",
         "groups",
         "local_rows",
         "mode",
@@ -65,31 +108,42 @@ class Batch(Generic[GroupsT, RowsT]):
     def __init__(
         self,
         *,
+        facts: BatchFacts,
         variant: str,
-        mode: Mode,
         plan: int,
         groups: GroupsT,
         rows: RowsT,
-        local_rows: int,
-        real_rows: int,
+        own: Span,
+        group: Span,
         global_rows: int,
+        cut: tuple[Sharding | None, int, int],
     ) -> None:
+        self.facts = facts
         self.variant = variant
-        self.mode = mode
+        self.mode: Mode = facts.mode
         self.plan = plan
         self.groups = groups
         self.rows = rows
-        self.local_rows = local_rows
-        self.real_rows = real_rows
+        self.local_rows, self.real_rows = own.padded, own.real
+        self.group_rows, self.group_real_rows = group.padded, group.real
         self.global_rows = global_rows
         self.stream = ResidualStream(StreamState.UNSTARTED)
         self.exit: FfnExit | None = None
+        self._own = own
+        self._cut = cut
+
+    def local_tokens(self) -> Tensor:
+        """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""
+        sharding, group, part = self._cut
+        if sharding is not None:
+            return sharding.tokens(group)[part]
+        return torch.arange(self._own.first, self._own.first + self._own.real)
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
     """Resolves batches of one stack on one rank."""
 
-    __slots__ = ("_columns", "_cutter", "_groups", "_mesh", "_rank", "_rows")
+    __slots__ = ("_columns", "_cutter", "_groups", "_mesh", "_place", "_rows")
 
     def __init__(
         self,
@@ -100,11 +154,12 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         rows: Callable[[Cut], RowsT],
     ) -> None:
         self._mesh = mesh
-        self._rank = rank
         self._columns = columns
         self._groups = groups
         self._rows = rows
         self._cutter = Cutter(mesh, rank)
+        axes = ("attn_dp", "attn_cp", "attn_tp")
+        self._place = tuple(mesh.along(rank, axis) for axis in axes)
 
     def build(
         self,
@@ -113,26 +168,43 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         padding: Padding,
         mode: Mode,
         sequence_parallel: bool,
+        cp: ContextParallel | None,
+        input_scattered: bool,
+        embeddings: Embeddings,
     ) -> Batch[GroupsT, RowsT]:
         """The batch of one forward; see `Stack.batch`."""
-        real = _check_rows(rows_per_dp, self._mesh.extent("attn_dp"))
-        _check_choice("padding", padding, get_args(Padding))
-        _check_choice("mode", mode, get_args(Mode))
-        variant = "sequence_parallel" if sequence_parallel else "ordinary"
-        padded = _pad(real, padding, self._row_multiple(variant))
-        leaves = leaf_counts(self._mesh, padded)
-        local_rows, before = self._attention_rows(leaves)
-        own = real[self._mesh.along(self._rank, "attn_dp")]
+        rows = checked_rows(rows_per_dp, self._mesh.extent("attn_dp"))
+        facts = BatchFacts(rows, padding, mode, sequence_parallel, cp, input_scattered, embeddings)
+        variant = facts.variant(self._mesh.extent("attn_cp"))
+        group, part, _ = self._place
+        padded, leaves, sharding = self._cut(facts, variant)
+        whole = Span(padded[group], rows[group])
         return Batch(
+            facts=facts,
             variant=variant,
-            mode=mode,
-            plan=self._select(variant, even_atoms(self._mesh, leaves), sum(padded)),
+            plan=self._select(variant, embeddings, leaves, sum(padded)),
             groups=self._groups,
-            rows=self._rows(Cut(self._cutter, leaves)),
-            local_rows=local_rows,
-            real_rows=min(max(own - before, 0), local_rows),
+            rows=self._rows(Cut(self._cutter, leaves, sharding)),
+            own=self._attention_rows(variant, whole, leaves, sharding),
+            group=whole,
             global_rows=sum(padded),
+            cut=(sharding, group, part),
         )
+
+    def _cut(
+        self, facts: BatchFacts, variant: str
+    ) -> tuple[tuple[int, ...], tuple[int, ...], Sharding | None]:
+        """Padded rows of each DP group, the leaf of each rank, and how shards interleave tokens."""
+        mesh, multiple, rows = self._mesh, self._row_multiple(variant), facts.rows_per_dp
+        if variant != CONTEXT_PARALLEL or facts.cp is None:
+            padded = _pad(rows, facts.padding, multiple)
+            return padded, leaf_counts(mesh, padded), None
+        slots, parts = mesh.extent("attn_tp"), mesh.extent("attn_cp")
+        # The multiple of a whole group asks each shard for a multiple of what cuts it further.
+        multiple = 1 if multiple % slots else slots
+        sharding = shard_rows(facts.cp, len(rows), parts, multiple=multiple, padding=facts.padding)
+        padded = tuple(sum(shards) for shards in sharding.padded)
+        return padded, shard_leaves(mesh, sharding.padded), sharding
 
     def _row_multiple(self, variant: str) -> int:
         for column in self._columns:
@@ -140,39 +212,28 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
                 return column.row_multiple
         raise _no_path(variant)
 
-    def _select(self, variant: str, even: frozenset[str], rows: int) -> int:
+    def _select(self, variant: str, entry: str, leaves: tuple[int, ...], rows: int) -> int:
+        even = even_atoms(self._mesh, leaves)
         for index, column in enumerate(self._columns):
-            few = column.max_rows is None or rows <= column.max_rows
-            if few and column.variant == variant and even.issuperset(column.even):
+            if column.fits(variant, entry, even, rows):
                 return index
         raise _no_path(variant)
 
-    def _attention_rows(self, leaves: tuple[int, ...]) -> tuple[int, int]:
-        """Rows of this rank's attention input, and how many of its DP group lie before them."""
-        mesh, rank = self._mesh, self._rank
-        inner = tuple(name for name, _, axis in mesh.atoms if axis == "attn_tp")
-        group = tuple(name for name, _, axis in mesh.atoms if axis != "attn_dp")
-        own = mesh.members(rank, inner)
-        earlier = [member for member in mesh.members(rank, group) if member < own[0]]
-        return sum(leaves[member] for member in own), sum(leaves[member] for member in earlier)
-
-
-def _check_rows(rows_per_dp: Sequence[int], groups: int) -> tuple[int, ...]:
-    rows = tuple(rows_per_dp)
-    if len(rows) != groups:
-        raise ValueError(
-            f"rows_per_dp has {len(rows)} entries; this topology has {groups} attention DP group(s)"
-        )
-    if any(isinstance(count, bool) or not isinstance(count, int) for count in rows):
-        raise ValueError(f"rows_per_dp holds row counts, not {rows!r}")
-    if any(count < 0 for count in rows):
-        raise ValueError(f"rows_per_dp holds a negative row count: {rows!r}")
-    return rows
-
-
-def _check_choice(fact: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{fact} is {value!r}; it must be one of {', '.join(choices)}")
+    def _attention_rows(
+        self, variant: str, whole: Span, leaves: tuple[int, ...], sharding: Sharding | None
+    ) -> Span:
+        """The rows of this rank's attention input."""
+        group, part, _ = self._place
+        if sharding is not None:
+            real = sharding.cp.sizes(group, len(sharding.padded[group]))[part]
+            return Span(sharding.padded[group][part], real)
+        if variant != INPUT_SCATTERED:
+            return whole
+        mesh, rank = self._mesh, self._cutter.rank
+        inner = tuple(name for name, _, axis in mesh.atoms if axis != "attn_dp")
+        first = sum(leaves[member] for member in mesh.members(rank, inner) if member < rank)
+        real = min(max(whole.real - first, 0), leaves[rank])
+        return Span(leaves[rank], real, first)
 
 
 def _pad(real: tuple[int, ...], padding: Padding, multiple: int) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
 """How the rows of one batch are cut: leaf counts, and the rows that the members of a group hold.
 
-The rows of a DP group are cut contiguously over attn_cp, then each part over attn_tp; a *leaf* is
-what one rank gets when its rows are sharded over every atom. A rank whose value has rows ``R``
-holds the leaves of all ranks that agree with it on the atoms of ``R``, in rank order.
+The rows of a DP group are cut over attn_cp, contiguously unless the batch is context parallel (see
+`shards`), then each part contiguously over attn_tp; a *leaf* is what one rank gets when its rows are
+sharded over every atom. A rank whose value has rows ``R`` holds the leaves of all ranks that agree
+with it on the atoms of ``R``, in rank order.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.mesh import Axes, Mesh
+from boundaryc.runtime.orders import IDENTITY, Order, by_token
+from boundaryc.runtime.shards import Sharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,17 @@ def split_evenly(rows: int, parts: int) -> tuple[int, ...]:
 
 
 def leaf_counts(mesh: Mesh, rows_per_dp: tuple[int, ...]) -> tuple[int, ...]:
-    """Rows of each rank's leaf, by rank, from the padded rows of each DP group."""
-    shards, slots = mesh.extent("attn_cp"), mesh.extent("attn_tp")
-    by_group = [
-        [split_evenly(shard, slots) for shard in split_evenly(rows, shards)] for rows in rows_per_dp
-    ]
+    """Rows of each rank's leaf, by rank, from the padded rows of each DP group, cut in sequence."""
+    parts = mesh.extent("attn_cp")
+    return shard_leaves(mesh, tuple(split_evenly(rows, parts) for rows in rows_per_dp))
+
+
+def shard_leaves(mesh: Mesh, shards: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Rows of each rank's leaf, by rank, from the padded rows of each shard of each DP group."""
+    slots = mesh.extent("attn_tp")
+    leaves = [[split_evenly(rows, slots) for rows in of_group] for of_group in shards]
     return tuple(
-        by_group[mesh.along(rank, "attn_dp")][mesh.along(rank, "attn_cp")][
+        leaves[mesh.along(rank, "attn_dp")][mesh.along(rank, "attn_cp")][
             mesh.along(rank, "attn_tp")
         ]
         for rank in range(mesh.size)
@@ -110,13 +118,20 @@ class Cutter:
 
 
 class Cut:
-    """The cut of one batch; a generated ``Rows`` asks it for the members of each move."""
+    """The cut of one batch; a generated ``Rows`` asks it for the members of each move.
 
-    __slots__ = ("_cutter", "leaves")
+    ``leaves`` are the rows of each rank's leaf; ``sharding`` is how shards interleave tokens, None
+    where they do not.
+    """
 
-    def __init__(self, cutter: Cutter, leaves: tuple[int, ...]) -> None:
+    __slots__ = ("_cutter", "leaves", "sharding")
+
+    def __init__(
+        self, cutter: Cutter, leaves: tuple[int, ...], sharding: Sharding | None = None
+    ) -> None:
         self._cutter = cutter
         self.leaves = leaves
+        self.sharding = sharding
 
     def members(self, moved: Axes, *, finer: Axes) -> Members:
         """Rows of each member of this rank's group over ``moved``.
@@ -127,3 +142,31 @@ class Cut:
         index, shares = self._cutter.shares(moved, finer)
         sizes = tuple(sum(self.leaves[leaf] for leaf in share) for share in shares)
         return Members(sizes, index)
+
+    def order(self, *, rows: Axes) -> Order:
+        """The order by shard and by token of rows that are sharded on the atoms ``rows``.
+
+        Where the rows of several DP groups are held, each group keeps its place. ValueError where
+        ``rows`` names an atom of attn_cp: such rows are only a part of the shards.
+        """
+        mesh = self._cutter.mesh
+        whole = tuple(name for name in mesh.names if name not in rows)
+        mesh.positions(rows)
+        if any(axis == "attn_cp" and name in rows for name, _, axis in mesh.atoms):
+            raise ValueError(f"rows sharded on {rows} are not whole over attn_cp")
+        if self.sharding is None:
+            return IDENTITY
+        held = mesh.members(self._cutter.rank, whole)
+        return by_token(torch.cat([self._keys(self.sharding, leaf) for leaf in held]))
+
+    def _keys(self, sharding: Sharding, rank: int) -> Tensor:
+        """What the rows of a rank's leaf are sorted by: DP group, then token, pads last."""
+        mesh = self._cutter.mesh
+        group, part = mesh.along(rank, "attn_dp"), mesh.along(rank, "attn_cp")
+        largest = max(sum(shards) for shards in sharding.padded)
+        keys = torch.full((sharding.padded[group][part],), (group + 1) * (largest + 1) - 1)
+        tokens = sharding.tokens(group)[part]
+        keys[: tokens.shape[0]] = tokens + group * (largest + 1)
+        slots = split_evenly(keys.shape[0], mesh.extent("attn_tp"))
+        slot = mesh.along(rank, "attn_tp")
+        return keys[sum(slots[:slot]) : sum(slots[: slot + 1])]

@@ -116,11 +116,13 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, Mode, Padding, RowsT
+from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, RowsT
 from boundaryc.runtime.boundaries import Norm, Prepare
 from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
 
 LayerT = TypeVar("LayerT")
@@ -190,19 +192,31 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         padding: Padding,
         mode: Mode,
         sequence_parallel: bool = False,
+        cp: ContextParallel | None = None,
+        input_scattered: bool = False,
+        embeddings: Embeddings = "complete",
     ) -> Batch[GroupsT, RowsT]:
         """The batch of one forward, from facts equal on all ranks.
 
         ``rows_per_dp`` are the token rows of each attention DP group. ``padding``: "sum_len" rounds
         each group up to the variant's row multiple, "max_len" pads all groups to the largest so
-        rounded, "unpadded" keeps them. TypeError for a missing fact, ValueError naming a wrong one,
-        BoundaryError where the stack has no path for such a batch.
+        rounded, "unpadded" keeps them. ``sequence_parallel`` keeps the residual on token slices;
+        from how many tokens on that pays is the engine's choice. ``cp`` cuts the tokens of a
+        prefill over attention CP ranks if every request is long enough to give each a row; the
+        batch has ordinary rows otherwise. ``input_scattered`` gives attention slices of the input;
+        then ``embeddings`` may be "partial", still owing the sum over attention TP ranks.
+
+        TypeError for a missing fact, ValueError naming a wrong one or those that contradict each
+        other, BoundaryError where the stack has no path for such a batch.
         """
         return self._batches.build(
             rows_per_dp=rows_per_dp,
             padding=padding,
             mode=mode,
             sequence_parallel=sequence_parallel,
+            cp=cp,
+            input_scattered=input_scattered,
+            embeddings=embeddings,
         )
 
     def layer(self, index: int) -> LayerT:

@@ -101,7 +101,7 @@ def _experts(spec: TopologySpec, mesh: Mesh) -> tuple[Contract, ...]:
     if spec.moe.all_to_all:
         return (Contract(mesh.every, mesh.every, 0),)
     owes = mesh.mask("moe_output")
-    return tuple(Contract(rows, rows, owes) for rows in _subsets(mesh.mask("moe_dp")))
+    return tuple(Contract(rows, rows, owes) for rows in _prefixes(mesh, 0, mesh.mask("moe_dp")))
 
 
 def _dense(spec: TopologySpec, mesh: Mesh, demands: Regime) -> tuple[Contract, ...]:
@@ -110,20 +110,14 @@ def _dense(spec: TopologySpec, mesh: Mesh, demands: Regime) -> tuple[Contract, .
         return (Contract(0, 0, owes),)
     # A narrower FFN is replicated outside its own ranks, so it stays on rows that are at least as
     # fine as the attention's: gathering them would only repeat work.
-    free = mesh.every & ~owes & ~demands.rows
-    return tuple(
-        Contract(demands.rows | extra, demands.rows | extra, owes) for extra in _subsets(free)
-    )
+    choices = _prefixes(mesh, demands.rows, mesh.every & ~owes)
+    return tuple(Contract(rows, rows, owes) for rows in choices)
 
 
-def _subsets(mask: int) -> tuple[int, ...]:
-    """All subsets of a mask, smallest number first.
+def _prefixes(mesh: Mesh, least: int, most: int) -> tuple[int, ...]:
+    """Rows cut over some of the outermost atoms: at least over ``least``, within ``most``.
 
-    >>> _subsets(0b101)
-    (0, 1, 4, 5)
+    Other sets of atoms would leave a rank with rows that are no contiguous run of its group's.
     """
-    subsets, part = [0], 0
-    while part != mask:
-        part = (part - mask) & mask
-        subsets.append(part)
-    return tuple(subsets)
+    prefixes = ((1 << length) - 1 for length in range(len(mesh.atoms) + 1))
+    return tuple(mask for mask in prefixes if not least & ~mask and not mask & ~most)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.plan.stacks import DENSE_LAYERS, MIXED_LAYERS, TOPOLOGIES, stack, topology
 
 import boundaryc.plan
 from boundaryc.graph.build import FINAL
@@ -13,6 +12,7 @@ from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.ops import AllGather, AllReduce, GatherSum, HandOff, Operation, ReduceScatter
 from boundaryc.plan.result import Boundary, StackPlan, Table
 from boundaryc.plan.state import Phase
+from tests.plan.stacks import DENSE_LAYERS, MIXED_LAYERS, TOPOLOGIES, stack, topology
 
 
 @pytest.fixture(scope="module")

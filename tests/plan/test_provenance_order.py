@@ -6,7 +6,16 @@ import pytest
 
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.judge import declarations
-from boundaryc.plan.ops import AllGather, AllReduce, HandOff, Operation, Read, Reorder, Slice, Update
+from boundaryc.plan.ops import (
+    AllGather,
+    AllReduce,
+    HandOff,
+    Operation,
+    Read,
+    Reorder,
+    Slice,
+    Update,
+)
 from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart, Reason, verify_plan
 from boundaryc.plan.result import StackPlan
 from tests.plan.stacks import ATTENTION, EXPERTS, stack, topology
@@ -76,7 +85,13 @@ def test_plans_under_context_parallelism_are_accepted(planned: StackPlan) -> Non
             for table in tables:
                 for boundary in table.values():
                     start, goal = declarations(boundary)
-                    key = (boundary.path.ops, len(plan.mesh.atoms), boundary.facts.even, start, goal)
+                    key = (
+                        boundary.path.ops,
+                        len(plan.mesh.atoms),
+                        boundary.facts.even,
+                        start,
+                        goal,
+                    )
                     if key in seen:
                         continue
                     seen.add(key)

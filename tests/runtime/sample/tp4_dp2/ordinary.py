@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
-    """start -> attention: enter, norm.
+    """From start to attention: enter, norm.
 
     in   rows attn_dp                    no residual
     out  rows attn_dp                    residual rows attn_dp
@@ -37,7 +37,7 @@ def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
 
 
 def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
-    """attention -> mlp or experts: sum over attn_tp, add, norm, gather over attn_dp.
+    """From attention to mlp or experts: sum over attn_tp, add, norm, gather over attn_dp.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
     out  rows all                        residual rows attn_dp
@@ -64,7 +64,7 @@ def mlp_or_experts_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
 
 
 def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
-    """mlp or experts -> attention: sum over tp, slice over attn_dp, add, norm.
+    """From mlp or experts to attention: sum over tp, slice over attn_dp, add, norm.
 
     in   rows all, owes attn_dp attn_tp  residual rows attn_dp
     out  rows attn_dp                    residual rows attn_dp
@@ -97,7 +97,7 @@ def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
 
 
 def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
-    """mlp or experts -> attention, scattered: sum over attn_tp, add, norm.
+    """From mlp or experts to attention: sum over attn_tp, add, norm.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
     out  rows attn_dp                    residual rows attn_dp
@@ -150,7 +150,7 @@ def experts_leave_last_rsv(hidden: Tensor, batch: Batch) -> Tensor:
 
 
 def experts_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
-    """experts -> final norm: add, norm.
+    """From experts to the final norm: add, norm.
 
     in   rows attn_dp                    residual rows attn_dp
     out  rows attn_dp

@@ -1,0 +1,179 @@
+"""Random stack files: what the language can say, and now and then what it must refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+Draw = st.DrawFn
+
+ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
+FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
+"""Names of stages; some are those of classes that generated code imports, or join to such."""
+
+OPERATIONS = {
+    "plain": ("update", "plain_add", (), ("plain_add", "row_wise", "outlives_producer")),
+    "decayed": ("update", "decayed_add", (), ("row_wise", "outlives_producer", "at_producer")),
+    "gated": ("update", "gated_add", ("gate",), ("row_wise", "linear", "at_producer")),
+    "squashed": ("update", "squashed_add", ("gate", "norm"), ("row_wise", "at_producer")),
+    "scaled": ("read", "scaled_read", ("scale",), ("row_wise",)),
+    "centred": ("read", "centred_read", (), ("row_wise",)),
+    "shaped": ("read", "shaped_read", ("scale", "shift"), ("row_wise",)),
+    "same": ("read", "same_read", (), ("row_wise",)),
+}
+"""By name: role, function in `tests.verify.operations`, parameters, and facts that are true."""
+
+AXES = ("attn_dp", "attn_cp", "attn_tp")
+RANKS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
+POLICIES = ("ar", "rs", "rsv", "rs+rsv")
+VARIANTS = ("ordinary", "sequence_parallel", "context_parallel", "input_scattered")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stack file, and the number from which batches, cells and schedules are drawn."""
+
+    text: str
+    seed: int
+
+    def __repr__(self) -> str:
+        return f"Case(seed={self.seed}, text:\n{self.text})"
+
+
+def _rarely(draw: Draw) -> bool:
+    """True about once in forty; not for an end of the range, which is drawn more often."""
+    return draw(st.integers(0, 39)) == 17
+
+
+@st.composite
+def cases(draw: Draw) -> Case:
+    """A stack file with everything that a run of it draws."""
+    kinds = _kinds(draw)
+    layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=5))
+    used = [name for name in kinds if any(name in layer for layer in layers) or _rarely(draw)]
+    operations: dict[str, str] = {}
+    stages = [f"  {name}: {_stage(draw, kinds[name], operations)}" for name in used]
+    topologies, able = _topologies(draw, {kinds[name] for name in used})
+    lines = [
+        "boundaryc: 1",
+        "stack: sample",
+        f"hidden_size: {draw(st.sampled_from((64, 64, 96, 4096)))}",
+        f"norm: {{kind: rms, eps: 1.0e-6, accumulate: {draw(st.sampled_from(('fp32', 'rounded')))}}}",
+        "stages:",
+        *stages,
+        *_layers(draw, layers),
+        *topologies,
+        f"variants: [{', '.join(_variants(draw, able))}]",
+        *_operations(operations),
+        f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
+    ]
+    return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
+
+
+def _kinds(draw: Draw) -> dict[str, str]:
+    """The stages to choose from, by name: attention, dense or sparse."""
+    attentions = draw(st.lists(st.sampled_from(ATTENTIONS), max_size=2, unique=True))
+    ffns = draw(st.lists(st.sampled_from(FFNS), min_size=not attentions, max_size=3, unique=True))
+    kinds = dict.fromkeys(attentions, "attention")
+    return kinds | {name: draw(st.sampled_from(("dense", "sparse"))) for name in ffns}
+
+
+def _layer(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(names), min_size=1, max_size=min(4, len(names)), unique=True)
+
+
+def _stage(draw: Draw, kind: str, operations: dict[str, str]) -> str:
+    words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
+    if kind == "sparse":
+        words.append("sparse: true")
+    for role, built_in in (("read", ("norm", "raw")), ("update", ("add",))):
+        own = tuple(name for name, known in OPERATIONS.items() if known[0] == role)
+        chosen = draw(st.sampled_from((*built_in * 3, *own)))
+        if chosen in OPERATIONS and chosen not in operations:
+            operations[chosen] = _operation(draw, chosen)
+        if chosen != built_in[0]:
+            words.append(f"{role}: {chosen}")
+    if kind == "attention" and draw(st.booleans()) and draw(st.booleans()):
+        words.append("order: token")
+    plain = "[plain_add" in operations.get("plain", "") and "update: plain" in words
+    if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
+        words.append("joins_sum: allow")
+    if kind != "attention" and _rarely(draw):
+        words.append("reduction: local_tail")
+    return f"{{{', '.join(words)}}}"
+
+
+def _operation(draw: Draw, name: str) -> str:
+    """The declaration of an operation with some of its facts, all of which are true."""
+    role, function, params, facts = OPERATIONS[name]
+    claimed = sorted(draw(st.sets(st.sampled_from(facts))), key=facts.index)
+    words = [f"role: {role}", f"call: tests.verify.operations:{function}"]
+    words += [f"facts: [{', '.join(claimed)}]"] if claimed else []
+    words += [f"params: [{', '.join(params)}]"] if params else []
+    if role == "read" and draw(st.integers(0, 4)) == 4:
+        axes = draw(st.lists(st.sampled_from(AXES), min_size=1, max_size=2, unique=True))
+        words.append(f"read_{draw(st.sampled_from(('local', 'whole')))}: [{', '.join(axes)}]")
+    return f"{{{', '.join(words)}}}"
+
+
+def _operations(declared: dict[str, str]) -> list[str]:
+    if not declared:
+        return []
+    return ["operations:", *(f"  {name}: {text}" for name, text in declared.items())]
+
+
+def _layers(draw: Draw, layers: list[list[str]]) -> list[str]:
+    """The layers in one of the two forms."""
+    lists = [f"[{', '.join(layer)}]" for layer in layers]
+    if draw(st.booleans()):
+        different = list(dict.fromkeys(lists))
+        letters = dict(zip(different, "ABCDE", strict=False))
+        pattern = "".join(letters[one] for one in lists)
+        meanings = ", ".join(f"{letter}: {one}" for one, letter in letters.items())
+        return [f'layers: {{pattern: "{pattern}", stages: {{{meanings}}}}}']
+    common = max(lists, key=lists.count)
+    others = [f"{index}: {one}" for index, one in enumerate(lists) if one != common]
+    at = f", at: {{{', '.join(others)}}}" if others else ""
+    return [f"layers: {{count: {len(lists)}, default: {common}{at}}}"]
+
+
+def _topologies(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
+    """The lines of one or two topologies, and the variants that one of them or more can run."""
+    lines, variants = ["topologies:"], {"ordinary"}
+    for name in ("one", "two")[: draw(st.sampled_from((1, 1, 1, 2)))]:
+        words, able = _topology(draw, kinds)
+        lines.append(f"  {'layers' if _rarely(draw) else name}: {{{', '.join(words)}}}")
+        variants |= able
+    return lines, variants
+
+
+def _topology(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
+    tp = draw(st.sampled_from(RANKS))
+    dp = draw(_part(tp))
+    cp = draw(_part(tp // dp)) if draw(st.booleans()) else 1
+    words = [f"tp: {tp}", f"attn_dp: {dp + _rarely(draw)}", f"attn_cp: {cp}"]
+    variants = {"context_parallel"} if cp > 1 else set()
+    if tp > dp * cp:
+        variants |= {"sequence_parallel", *(["input_scattered"] if dp * cp == 1 else [])}
+    if "dense" in kinds or _rarely(draw):
+        words.append(f"dense_tp: {draw(st.sampled_from(('tp', 'attn_tp', '1')))}")
+    if "sparse" in kinds or _rarely(draw):
+        moe_dp = draw(st.one_of(st.just(1), _part(tp)))
+        moe_ep, a2a = draw(_part(tp // moe_dp)), draw(st.booleans())
+        words.append(f"moe: {{dp: {moe_dp}, ep: {moe_ep}, all_to_all: {str(a2a).lower()}}}")
+        variants -= {"input_scattered"} if a2a else set()
+    if draw(st.integers(0, 3)) == 2:
+        words.append("link: {latency_us: 0.001, bandwidth_gb_s: 1}")
+    return words, variants
+
+
+def _part(whole: int) -> st.SearchStrategy[int]:
+    """A divisor."""
+    return st.sampled_from([part for part in range(1, whole + 1) if whole % part == 0])
+
+
+def _variants(draw: Draw, able: set[str]) -> list[str]:
+    """One or two variants; seldom one that no topology can run."""
+    known = VARIANTS if _rarely(draw) else [name for name in VARIANTS if name in able]
+    return draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))
