@@ -17,6 +17,7 @@ from boundaryc.language import BoundarycError
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "verify": "boundaryc.cli.verify:verify",
 }
 """Where each command is; a module is imported when its command is used."""
 

@@ -11,6 +11,8 @@ from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
 from boundaryc.topology import Mesh
 
+WIDTH = 100
+
 
 def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
     """Every boundary in order, with its alternatives; one operation a line."""
@@ -22,42 +24,79 @@ def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
         "variants": {
             variant: {
                 "row_multiple": multiple,
+                **_few_rows(topology, variant),
                 "boundaries": [_edge(topology, variant, edge) for edge in plan.graph.edges()],
             }
             for variant, multiple in topology.row_multiples.items()
         },
     }
-    return json.dumps(document, indent=1) + "\n"
+    return f"{_dump(document)}\n"
+
+
+def _dump(value: object, depth: int = 0, *, key: str = "") -> str:
+    """JSON in which short values stay on one line, except operations: they get one each."""
+    line = json.dumps(value)
+    short = 2 * depth + len(key) + len(line) < WIDTH and key != "ops"
+    if short or not isinstance(value, (dict, list)) or not value:
+        return line
+    inner, outer = " " * (2 * depth + 2), " " * (2 * depth)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(k)}: {_dump(v, depth + 1, key=k)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{outer}}}"
+    items = [_dump(item, depth + 1) for item in value]
+    return "[\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{outer}]"
+
+
+def _few_rows(topology: TopologyPlan, variant: str) -> dict[str, int]:
+    """How many rows are still few, where that makes a difference."""
+    rows = topology.few_rows.get(variant)
+    return {} if rows is None else {"few_rows": rows}
 
 
 def _edge(topology: TopologyPlan, variant: str, edge: Edge) -> dict[str, object]:
-    found: dict[tuple[object, ...], tuple[Boundary, dict[str, list[str]]]] = {}
+    found: dict[tuple[object, ...], tuple[Boundary, dict[str, list[int]]]] = {}
     for policy, tables in topology.tables.items():
-        for column, table in zip(topology.columns, tables, strict=True):
-            if column.variant != variant:
-                continue
-            boundary = table[edge]
-            key = (boundary.start, boundary.goal, boundary.path.ops)
-            even = ", ".join(column.even) or "none"
-            found.setdefault(key, (boundary, {}))[1].setdefault(policy, []).append(even)
+        for index, (column, table) in enumerate(zip(topology.columns, tables, strict=True)):
+            if column.variant == variant:
+                boundary = table[edge]
+                key = (boundary.start, boundary.goal, boundary.path.ops)
+                uses = found.setdefault(key, (boundary, {}))[1]
+                uses.setdefault(policy, []).append(index)
     return {
         "boundary": f"{edge.producer or 'start'} -> {edge.consumer}",
         **({"after": edge.source.producer} if edge.source.producer != ENTRY else {}),
         "plans": [
-            {**_boundary(topology.mesh, boundary), "policies": _policies(topology, variant, uses)}
+            {**_boundary(topology.mesh, boundary), "when": _when(topology, variant, uses)}
             for boundary, uses in found.values()
         ],
     }
 
 
-def _policies(
-    topology: TopologyPlan, variant: str, uses: dict[str, list[str]]
-) -> dict[str, list[str] | str]:
-    every = sum(column.variant == variant for column in topology.columns)
-    return {
-        policy: "all batches" if len(even) == every else [f"even over {axes}" for axes in even]
-        for policy, even in uses.items()
-    }
+def _when(
+    topology: TopologyPlan, variant: str, uses: dict[str, list[int]]
+) -> list[dict[str, object]] | str:
+    """Policies with the kinds of batch for which each takes a plan, equal ones together."""
+    every = [i for i, column in enumerate(topology.columns) if column.variant == variant]
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for policy, indexes in uses.items():
+        groups.setdefault(tuple(indexes), []).append(policy)
+    if groups == {tuple(every): list(topology.tables)}:
+        return "always"
+    return [
+        {
+            "policies": policies,
+            "even": "any"
+            if list(indexes) == every
+            else [list(topology.columns[index].even) for index in indexes],
+            **_sizes(topology, indexes),
+        }
+        for indexes, policies in groups.items()
+    ]
+
+
+def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object]:
+    few = [topology.columns[index].few for index in indexes]
+    return {} if set(few) == {None} else {"few": few}
 
 
 def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:

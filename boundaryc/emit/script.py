@@ -53,18 +53,10 @@ class Script:
     summary: list[str] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     how: list[How] = field(default_factory=list)
-    fixed: list[str] = field(default_factory=list)
-    variable: list[str] = field(default_factory=list)
+    uneven: bool = False
     moves_residual: bool = False
     helpers: set[str] = field(default_factory=set)
     custom: set[str] = field(default_factory=set)
-
-    @property
-    def uneven(self) -> str:
-        """Which of its moves take one size per rank, as words of an identifier."""
-        if self.variable and not self.fixed:
-            return "uneven"
-        return f"uneven_{'_'.join(dict.fromkeys(self.variable))}" if self.variable else "even"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +175,6 @@ class Writer:
         why = f"{self._completes(step, group)} and leaves each rank its own part, rows {words}"
         self._collect(f"reduce_scatter({group})", why)
         self.script.how.append(How.VARIABLE_REDUCE_SCATTER if variable else How.REDUCE_SCATTER)
-        self._count(group, variable)
 
     def _gather_sum(self, step: Step, gather: int, total: int) -> None:
         place = self.scope.row(gather, step.before.rows)
@@ -198,7 +189,7 @@ class Writer:
 
     def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
-        self._count(group, variable)
+        self.script.uneven |= variable
         self._put(f"hidden = groups.{group}.all_gather({_value(step)}{sizes})")
         self._say(f"gather over {group}")
         words = self.scope.mesh.words
@@ -210,7 +201,7 @@ class Writer:
 
     def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
-        self._count(group, variable)
+        self.script.uneven |= variable
         self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")
         self._say(f"gather residual over {group}")
         words = self.scope.mesh.words
@@ -222,9 +213,6 @@ class Writer:
         if not variable:
             return ""
         return f", rows.{self.scope.row(axes, finer)}.sizes"
-
-    def _count(self, group: str, variable: bool) -> None:
-        (self.script.variable if variable else self.script.fixed).append(group)
 
     def _slice(self, value: str, axes: int, finer: int) -> None:
         place = self.scope.row(axes, finer)

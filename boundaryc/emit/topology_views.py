@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layout_text import bracketed, bracketed_import, indented, tuple_lines
-from boundaryc.emit.tables import Layer, PolicyTable, TopologyTables
+from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
-from boundaryc.graph.build import Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -81,8 +80,9 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
 def _mesh(atoms: list[str], labels: list[str]) -> Lines:
     value = tuple_lines("", atoms) if atoms else ("()",)
     if not labels:
-        if len(value) == 1 and len(value[0]) < 85:
-            return (f"MESH = Mesh({value[0]})",)
+        if len(value) == 1:
+            line = f"MESH = Mesh({value[0]})"
+            return (line,) if len(line) <= 100 else ("MESH = Mesh(", *indented(value), ")")
         return (f"MESH = Mesh({value[0]}", *value[1:-1], f"{value[-1]})")
     tail = tuple_lines("labels=", labels)
     return (
@@ -133,7 +133,7 @@ def topology_view(
         columns=_columns(topology, tables.columns),
         boundaries=tuple(
             tuple_lines(f"{constant.name} = ", constant.value)
-            for constant in sorted(tables.boundaries, key=lambda one: _place(plan, one.edges))
+            for constant in sorted(tables.boundaries, key=lambda one: _place(plan, one))
         ),
         layers=tuple(_layer(name, layer) for name, layer in tables.layers),
         tables=tuple(_table(table) for table in tables.tables),
@@ -141,9 +141,10 @@ def topology_view(
     )
 
 
-def _place(plan: StackPlan, edges: list[Edge]) -> int:
+def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool]:
+    """Orders constants as a forward meets them: what leaves a stage before what enters the next."""
     order = plan.graph.edges()
-    return min(order.index(edge) for edge in edges)
+    return min(order.index(edge) for edge in constant.edges), "_TO_" in constant.base
 
 
 def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:

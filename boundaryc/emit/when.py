@@ -40,44 +40,48 @@ def when(
     ``leaves``: it belongs to the end of a stage, and its name does not say what comes next.
     """
     columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
-    by_policy: dict[str, set[int]] = {}
-    edges = []
+    by_edge: dict[Edge, set[tuple[str, int]]] = {}
     for use in uses:
-        by_policy.setdefault(use.policy, set()).add(use.column)
-        edges.append(use.edge)
+        by_edge.setdefault(use.edge, set()).add((use.policy, use.column))
+    groups: dict[frozenset[tuple[str, int]], list[Edge]] = {}
+    for edge, cases in by_edge.items():
+        groups.setdefault(frozenset(cases), []).append(edge)
+    texts = []
+    for batches_and_policies, edges in groups.items():
+        place = _place(plan, edges, leaves=leaves)
+        clauses = _clauses(plan, topology, columns, batches_and_policies)
+        texts += [", ".join(filter(None, [place, clause])) for clause in clauses]
+    return wrapped("when: ", "; ".join(filter(None, texts)) or "always", indent=4)
+
+
+def _place(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> str:
+    """Between which stages, where the producer and consumer alone do not say it."""
+    every = [edge for edge in plan.graph.edges() if edge.producer == edges[0].producer]
+    consumers = sorted({edge.consumer for edge in edges})
+    words = []
+    if leaves and len(consumers) < len({edge.consumer for edge in every}):
+        shown = ["the final norm" if name == FINAL else name for name in consumers]
+        words.append(f"before {listed(shown, 'or')}")
+    if any(edge.consumer in consumers and edge not in edges for edge in every):
+        before = sorted({edge.source.producer for edge in edges})
+        ran = [f"after {name}" if name else "first in the stack" for name in before]
+        words.append(f"{edges[0].producer} ran {listed(ran, 'or')}")
+    return ", ".join(words)
+
+
+def _clauses(
+    plan: StackPlan,
+    topology: TopologyPlan,
+    columns: list[int],
+    cases: frozenset[tuple[str, int]],
+) -> list[str]:
+    """Under which policies in which batches; one empty text where it is all of them."""
     groups: dict[frozenset[int], list[str]] = {}
     for policy in topology.tables:
-        if policy in by_policy:
-            groups.setdefault(frozenset(by_policy[policy]), []).append(policy)
-    clauses = [
-        _clause(plan, topology, columns, policies, some) for some, policies in groups.items()
-    ]
-    clauses = [clause for clause in clauses if clause]
-    places = _places(plan, edges, leaves=leaves)
-    text = "; ".join([*places, *clauses]) or "always"
-    return wrapped("when: ", text, indent=4)
-
-
-def _places(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> list[str]:
-    """Between which stages, where the producer and consumer alone do not say it."""
-    known = [
-        edge
-        for edge in plan.graph.edges()
-        if (edge.producer, edge.consumer) in {(e.producer, e.consumer) for e in edges}
-    ]
-    consumers = {edge.consumer for edge in plan.graph.edges() if edge.producer == edges[0].producer}
-    words = []
-    if leaves and len(consumers) > 1 and {edge.consumer for edge in edges} != consumers:
-        names = sorted({edge.consumer for edge in edges})
-        shown = ["the final norm" if name == FINAL else name for name in names]
-        words.append(f"before {listed(shown, 'or')}")
-    if set(known) - set(edges):
-        before = sorted({edge.source.producer for edge in edges})
-        words.append(
-            f"{edges[0].producer} ran "
-            + listed([f"after {name}" if name else "first in the stack" for name in before], "or")
-        )
-    return [", ".join(words)] if words else []
+        some = frozenset(column for name, column in cases if name == policy)
+        if some:
+            groups.setdefault(some, []).append(policy)
+    return [_clause(plan, topology, columns, policies, some) for some, policies in groups.items()]
 
 
 def _clause(

@@ -58,9 +58,10 @@ class Context:
 
     def repeats(self, words: list[str], path: Path) -> None:
         """Reports each entry of a list that was in it before."""
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         for index, word in enumerate(words):
-            if word in seen:
+            first = seen.setdefault(word, index)
+            if first != index:
+                other: tuple[Path, str] = ((*path, first), "first here")
                 message = f"`{word}` is listed twice"
-                self.report("BC210", (*path, index), message, "remove one of the two")
-            seen.add(word)
+                self.report("BC210", (*path, index), message, "remove one of the two", other=other)

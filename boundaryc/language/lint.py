@@ -156,7 +156,7 @@ def _equal_topologies(subject: Subject) -> Iterator[Diagnostic]:
     """BC604: topologies that differ in nothing but their name."""
     stack = subject.stack
     seen: dict[tuple[object, ...], str] = {}
-    for spec in stack.topologies:
+    for spec in sorted(stack.topologies, key=lambda spec: _line(stack, spec)):
         key = (spec.tp, spec.attn_dp, spec.attn_cp, spec.dense_tp, spec.moe, spec.alpha)
         first = seen.setdefault(key, spec.name)
         if first != spec.name:
@@ -192,6 +192,12 @@ def _idle_shards(subject: Subject) -> Iterator[Diagnostic]:
             message = f"attn_cp is {spec.attn_cp} and no variant cuts rows over it"
             help_ = "list the variant context_parallel, or leave out `attn_cp`"
             yield _finding(stack, "BC606", f"topologies.{spec.name}.attn_cp", message, help_)
+
+
+def _line(stack: Stack, spec: TopologySpec) -> tuple[int, int]:
+    """Where a topology is written, so that the later of two is reported."""
+    span = stack.span(f"topologies.{spec.name}")
+    return (span.start.line, span.start.column) if span else (0, 0)
 
 
 def _owes(stage: Stage, spec: TopologySpec) -> bool:

@@ -10,13 +10,13 @@ without them a small file cannot stand for a large one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
+from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, error
 from boundaryc.language.spans import Position, Span, split_lines
 
 MAX_CHARACTERS = 1_000_000
@@ -131,8 +131,15 @@ class _Composer:
         self.events: Iterator[Any] = iter(())
         self.nodes = 0
 
-    def report(self, code: str, message: str, span: Span, help: str) -> None:  # noqa: A002
-        self.errors.append(error(code, message, span, help=help))
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        help: str,  # noqa: A002
+        labels: Iterable[Label] = (),
+    ) -> None:
+        self.errors.append(error(code, message, span, help=help, labels=labels))
         if len(self.errors) >= MAX_ERRORS:
             raise _StopReadingError
 
@@ -256,9 +263,9 @@ class _Composer:
         return Node(end, entries)
 
     def duplicate(self, key: str, span: Span, first: Span) -> None:
-        where = f"first on line {first.start.line}"
+        labels = [Label(first, "first here")]
         self.report(
-            "BC004", f"the key `{key}` appears twice ({where})", span, "keep one of the two"
+            "BC004", f"the key `{key}` appears twice", span, "keep one of the two", labels
         )
 
     def key(self, event: Any, path: Path, depth: int) -> tuple[str, Span]:

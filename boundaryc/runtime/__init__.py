@@ -32,6 +32,7 @@ from boundaryc.runtime.rowwise import add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
 from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [
     "AnyBatch",
@@ -50,6 +51,7 @@ __all__ = [
     "Exits",
     "FfnBoundary",
     "FfnExit",
+    "FileSink",
     "GlooCollective",
     "GroupProvider",
     "Leave",
@@ -75,6 +77,7 @@ __all__ = [
     "StreamState",
     "Table",
     "TorchGroups",
+    "TracedGroups",
     "add",
     "add_rms_norm",
     "join",

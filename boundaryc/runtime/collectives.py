@@ -84,10 +84,14 @@ class SingleGroups:
 
 
 class MappedGroups:
-    """Groups of an engine with its own communicators, by the label of each group."""
+    """Groups of an engine with its own communicators, by the label of each group.
 
-    def __init__(self, rank: int, groups: Mapping[str, Collective]) -> None:
+    ``device`` is the type of device that their tensors are on.
+    """
+
+    def __init__(self, rank: int, groups: Mapping[str, Collective], *, device: str = "cpu") -> None:
         self.rank = rank
+        self.device = device
         self._groups = dict(groups)
 
     def collective(self, mesh: Mesh, axes: Axes) -> Collective:

@@ -25,7 +25,7 @@ class TorchGroups:
     """Groups of the default process group's ranks.
 
     Consecutive runs of ``stage_size`` ranks are the pipeline stages, one by default; each holds the
-    whole mesh. ``device`` is the type of device that tensors are on: "cuda" under NCCL, else "cpu".
+    whole mesh of ``size`` ranks. ``device`` is the type of device that tensors are on: "cuda" under NCCL, else "cpu".
     Making a group is collective: every rank of the world asks in the same order.
     """
 
@@ -35,16 +35,16 @@ class TorchGroups:
         if size < 1 or world % size:
             raise ValueError(f"{world} ranks are not whole stages of {size}")
         self.rank = dist.get_rank() % size
-        self._size = size
+        self.size = size
         self._stages = world // size
-        self._device = device or ("cuda" if "nccl" in dist.get_backend() else "cpu")
+        self.device = device or ("cuda" if "nccl" in dist.get_backend() else "cpu")
         self._meshes: dict[Mesh, DeviceMesh] = {}
         self._collectives: dict[tuple[Mesh, str], Collective] = {}
 
     def collective(self, mesh: Mesh, axes: Axes) -> Collective:
         """The group over ``axes``; ValueError where the mesh is not of this stage's size."""
-        if mesh.size != self._size:
-            raise ValueError(f"the mesh has {mesh.size} ranks; a stage has {self._size}")
+        if mesh.size != self.size:
+            raise ValueError(f"the mesh has {mesh.size} ranks; a stage has {self.size}")
         label = mesh.label(axes)
         known = self._collectives.get((mesh, label))
         if known is None:
@@ -60,7 +60,7 @@ class TorchGroups:
             # One dimension of all the atoms, outermost first, whether or not they are neighbours.
             device_mesh = device_mesh._flatten("group_" + "_".join(names))
         group = device_mesh.get_group()
-        if "nccl" in dist.get_backend(group) and self._device == "cuda":
+        if "nccl" in dist.get_backend(group) and self.device == "cuda":
             return NcclCollective(group)
         return GlooCollective(group)
 
@@ -68,7 +68,7 @@ class TorchGroups:
         known = self._meshes.get(mesh)
         if known is None:
             known = self._meshes[mesh] = init_device_mesh(
-                self._device,
+                self.device,
                 (self._stages, *mesh.shape),
                 mesh_dim_names=("pipeline_stage", *mesh.names),
             )

@@ -7,7 +7,7 @@ the rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from boundaryc.runtime.shards import ContextParallel
@@ -60,6 +60,10 @@ class BatchFacts:
         if self.cp is not None and self.mode == "prefill" and self.cp.serves(shards):
             return CONTEXT_PARALLEL
         return ORDINARY
+
+    def stated(self) -> dict[str, object]:
+        """The facts by name."""
+        return {fact.name: getattr(self, fact.name) for fact in fields(self)}
 
     def _check_requests(self, cp: ContextParallel) -> None:
         if not isinstance(cp, ContextParallel):

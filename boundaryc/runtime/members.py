@@ -1,9 +1,9 @@
 """How the rows of one batch are cut: leaf counts, and the rows that the members of a group hold.
 
-The rows of a DP group are cut over attn_cp, contiguously unless the batch is context parallel (see
-`shards`), then each part contiguously over attn_tp; a *leaf* is what one rank gets when its rows are
-sharded over every atom. A rank whose value has rows ``R`` holds the leaves of all ranks that agree
-with it on the atoms of ``R``, in rank order.
+The rows of a DP group are cut over attn_cp, contiguously unless the batch is context parallel
+(see `shards`), then each part contiguously over attn_tp; a *leaf* is what one rank gets when its
+rows are sharded over every atom. A rank whose value has rows ``R`` holds the leaves of all ranks
+that agree with it on the atoms of ``R``, in rank order.
 """
 
 from __future__ import annotations

@@ -116,14 +116,17 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
+from boundaryc.runtime import handshake
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, RowsT
 from boundaryc.runtime.boundaries import Norm, Prepare
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
+from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.trace import traced_by_environment
 
 LayerT = TypeVar("LayerT")
 
@@ -158,7 +161,16 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
 
     ``groups`` provides this rank's collectives, ``policy`` names one of the stack's tables,
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
+    ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
+    class is of, which by default its module's name says.
+
+    ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
+    compares what the ranks loaded, and at every `start` what they run, see `handshake`.
     """
+
+    manifest_hash: str = ""
+    stack_name: str = ""
+    topology: str = ""
 
     mesh: Mesh
     columns: tuple[Column, ...]
@@ -169,6 +181,11 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     def __init__(
         self, groups: GroupProvider, *, policy: str = "auto", layers: range | None = None
     ) -> None:
+        about = self._about(policy, layers)
+        check = handshake.whole_stage(groups, self.mesh.size) if handshake.is_asked_for() else None
+        if check is not None:
+            # Before anything that can fail on one rank only, and before groups are made.
+            check.compare("the first step", about)
         table = self.tables.get(policy)
         if table is None:
             raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
@@ -177,13 +194,39 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if layers.step != 1 or not layers or layers[0] not in every or layers[-1] not in every:
             raise ValueError(f"layers must be consecutive ones of {every}, not {layers}")
         self.rank = groups.rank
-        self.groups = type(self).groups_type(groups)
+        self.groups, self._check = self._connect(groups, check, about)
         self.policy = policy
         self.layers = layers
         self._table = table
         self._batches = BatchBuilder(
             self.mesh, self.rank, self.columns, self.groups, type(self).rows_type
         )
+
+    def _about(self, policy: str, layers: range | None) -> dict[str, object]:
+        """What this rank loaded, for traces and handshakes."""
+        module = ("", *type(self).__module__.split("."))
+        shown = "all" if layers is None else f"{layers.start}..{layers.stop - 1}"
+        return {
+            "stack": self.stack_name or module[-2],
+            "topology": self.topology or module[-1],
+            "manifest": self.manifest_hash,
+            "policy": policy,
+            "layers": shown,
+        }
+
+    def _connect(
+        self, provider: GroupProvider, check: Handshake | None, about: dict[str, object]
+    ) -> tuple[GroupsT, Handshake | None]:
+        """This rank's groups, traced and checked where the environment asks for it."""
+        traced = traced_by_environment(provider, about)
+        if check is not None or not handshake.is_asked_for():
+            return type(self).groups_type(traced), check
+        # No group has all ranks of the stage: each that the boundaries use is asked.
+        untraced = handshake.RememberedGroups(provider)
+        type(self).groups_type(untraced)
+        check = Handshake(tuple(untraced.given), handshake.device_of(provider))
+        check.compare("the first step", about)
+        return type(self).groups_type(traced), check
 
     def batch(
         self,
@@ -229,7 +272,12 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         return self._table.layer(index)
 
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
-        """Starts the residual stream of a forward; whatever a failed one left is dropped."""
+        """Starts the residual stream of a forward; whatever a failed one left is dropped.
+
+        BoundaryError where ``BOUNDARYC_CHECK`` is set and ranks start different batches.
+        """
+        if self._check is not None:
+            self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
         batch.stream = ResidualStream()
         batch.exit = None
 

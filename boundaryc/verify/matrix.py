@@ -10,7 +10,7 @@ from boundaryc.graph.policy import POLICIES
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology.contracts import CONTEXT_PARALLEL
 from boundaryc.verify.batches import Shape, shapes
-from boundaryc.verify.scene import Cell
+from boundaryc.verify.scene import Cell, Split
 
 PADDINGS = ("sum_len", "max_len", "unpadded")
 
@@ -48,7 +48,9 @@ def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
 def _versions(topology: TopologyPlan, cell: Cell) -> Iterator[Cell]:
     """A cell for every split of its shards, every state of its input, and both sizes of batch."""
     columns = [column for column in topology.columns if column.variant == cell.variant]
-    splits = ("zigzag", "interleaved") if cell.variant == CONTEXT_PARALLEL else ("",)
+    splits: tuple[Split, ...] = (
+        ("zigzag", "interleaved") if cell.variant == CONTEXT_PARALLEL else ("",)
+    )
     entries = dict.fromkeys(column.entry for column in columns)
     sizes = (False, True) if any(column.few is not None for column in columns) else (False,)
     for split, entry, many in product(splits, entries, sizes):

@@ -139,7 +139,7 @@ def batch_facts(cell: Cell) -> dict[str, Any]:
         facts["sequence_parallel"] = True
     if cell.variant == INPUT_SCATTERED:
         facts |= {"input_scattered": True, "embeddings": cell.entry}
-    if cell.variant == CONTEXT_PARALLEL:
+    if cell.variant == CONTEXT_PARALLEL and cell.split:
         requests = tuple((rows,) if rows else () for rows in cell.rows)
         facts["cp"] = runtime.ContextParallel(split=cell.split, requests=requests)
     return facts

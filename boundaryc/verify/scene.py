@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from boundaryc.topology.contracts import CONTEXT_PARALLEL, ORDINARY
 from boundaryc.verify.batches import Layout, in_token_order, lay_out, shortest_request
 from boundaryc.verify.fixture import Fixture, Place, mix
 from boundaryc.verify.oracle import Reference
+
+Split = Literal["", "zigzag", "interleaved"]
 
 TOLERANCE = 1e-12
 """Largest allowed error, float64, relative to the largest value compared (at least 1)."""
@@ -36,7 +39,7 @@ class Cell:
     policy: str
     padding: str
     rows: tuple[int, ...]
-    split: str = ""
+    split: Split = ""
     entry: str = "complete"
     many: bool = False
 

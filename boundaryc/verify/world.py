@@ -9,6 +9,7 @@ than a hang or a wrong sum.
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -241,8 +242,9 @@ def _site() -> Site:
         frame = frame.f_back
     code = frame.f_code
     doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else ""
-    edge = doc.splitlines()[0].partition(":")[0] if " -> " in doc.partition(":")[0] else ""
-    return Site(code.co_filename, frame.f_lineno, code.co_name, edge)
+    edge = re.match(r"From (\w+) to (?:the )?([\w ]+?)[.:]", doc)
+    words = f"{edge[1]} -> {edge[2]}" if edge else ""
+    return Site(code.co_filename, frame.f_lineno, code.co_name, words)
 
 
 def _wrong_size(call: Call, members: int, index: int) -> str | None:

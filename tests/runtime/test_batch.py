@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boundaryc.runtime import Batch, BoundaryError, Column, Mesh
+from boundaryc.runtime import Batch, BoundaryError, Column, ContextParallel, Mesh
 from boundaryc.runtime.batch import BatchBuilder
 
 GRID = Mesh((("attn_dp", 2, "attn_dp"), ("attn_tp", 4, "attn_tp")))
@@ -17,11 +17,15 @@ COLUMNS = (
     Column("sequence_parallel", even=("attn_dp", "attn_tp"), row_multiple=4),
     Column("sequence_parallel", even=("attn_tp",), row_multiple=4),
 )
+CP = ContextParallel("zigzag", ((3,), (5,)))
 GOOD: dict[str, Any] = {
     "rows_per_dp": [3, 5],
     "padding": "sum_len",
     "mode": "prefill",
     "sequence_parallel": False,
+    "cp": None,
+    "input_scattered": False,
+    "embeddings": "complete",
 }
 
 
@@ -53,6 +57,13 @@ def test_a_missing_fact_is_a_type_error(fact: str) -> None:
         ("rows_per_dp", [3, True], "rows_per_dp holds row counts"),
         ("padding", "max", "padding is 'max'; it must be one of sum_len, max_len, unpadded"),
         ("mode", "extend", "mode is 'extend'; it must be one of prefill, decode"),
+        ("sequence_parallel", 1, "sequence_parallel is 1; it must be True or False"),
+        ("input_scattered", None, "input_scattered is None; it must be True or False"),
+        ("embeddings", "reduced", "embeddings is 'reduced'; it must be one of complete, partial"),
+        ("embeddings", "partial", "embeddings is 'partial'; only an input_scattered batch"),
+        ("cp", "zigzag", "cp is 'zigzag'; it must be a ContextParallel or None"),
+        ("cp", ContextParallel("zigzag", ((3,), (2, 2))), r"cp.requests add up to \(3, 4\) rows"),
+        ("cp", ContextParallel("zigzag", ((3,),)), r"cp.requests add up to \(3,\) rows"),
     ],
 )
 def test_a_wrong_fact_is_named(fact: str, value: object, text: str) -> None:
@@ -92,14 +103,87 @@ def test_empty_groups_stay_empty_unless_padded_to_the_largest() -> None:
     assert build({**facts, "rows_per_dp": [0, 0]}).global_rows == 0
 
 
-def test_real_rows_of_a_shard() -> None:
-    """Under attn_cp the tokens of a group end in one of its shards; later ones hold padding."""
-    columns = (Column("ordinary", row_multiple=4),)
-    facts = {**GOOD, "rows_per_dp": [5, 1]}
-    batches = [build(facts, mesh=SHARDS, rank=rank, columns=columns) for rank in range(8)]
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"cp": CP, "sequence_parallel": True}, "cp and sequence_parallel contradict each other"),
+        ({"cp": CP, "input_scattered": True}, "cp and input_scattered contradict each other"),
+        (
+            {"input_scattered": True, "sequence_parallel": True},
+            "input_scattered and sequence_parallel contradict each other",
+        ),
+    ],
+)
+def test_contradictory_facts_are_refused(changes: dict[str, Any], text: str) -> None:
+    """A batch is of one variant."""
+    with pytest.raises(ValueError, match=text):
+        build({**GOOD, **changes})
 
-    assert [batch.local_rows for batch in batches] == [4, 4, 4, 4, 2, 2, 2, 2]
-    assert [batch.real_rows for batch in batches] == [4, 4, 1, 1, 1, 1, 0, 0]
+
+def test_ordinary_rows_are_whole_over_context_parallel_ranks() -> None:
+    """Every attention CP rank holds all rows of its group where the batch is not cut over them."""
+    columns = (Column("ordinary", row_multiple=4),)
+    batches = [
+        build({**GOOD, "rows_per_dp": [5, 1]}, mesh=SHARDS, rank=rank, columns=columns)
+        for rank in range(8)
+    ]
+
+    assert [batch.local_rows for batch in batches] == [8] * 4 + [4] * 4
+    assert [batch.real_rows for batch in batches] == [5] * 4 + [1] * 4
+    for batch in batches:
+        assert (batch.group_rows, batch.group_real_rows) == (batch.local_rows, batch.real_rows)
+        assert batch.local_tokens().tolist() == list(range(batch.real_rows))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ranks", "leaf"), [(16, 8, 2), (1023, 8, 128), (3, 4, 1), (0, 4, 0)]
+)
+def test_input_scattered_rows(tokens: int, ranks: int, leaf: int) -> None:
+    """IS-1, IS-3: attention takes equal padded slices; the stack is entered on all rows."""
+    mesh = Mesh((("attn_tp", ranks, "attn_tp"),))
+    columns = (
+        Column("input_scattered", row_multiple=ranks),
+        Column("input_scattered", row_multiple=ranks, entry="partial"),
+    )
+    facts = {**GOOD, "rows_per_dp": [tokens], "input_scattered": True}
+    for entry, plan in (("complete", 0), ("partial", 1)):
+        built = [
+            build({**facts, "embeddings": entry}, mesh=mesh, rank=rank, columns=columns)
+            for rank in range(ranks)
+        ]
+        assert {batch.plan for batch in built} == {plan}
+        assert {batch.local_rows for batch in built} == {leaf}
+        assert {batch.group_rows for batch in built} == {leaf * ranks}
+        assert {batch.group_real_rows for batch in built} == {tokens}
+        held = [token for batch in built for token in batch.local_tokens().tolist()]
+        assert held == list(range(tokens))
+        assert [batch.real_rows for batch in built] == [
+            len(range(rank * leaf, min((rank + 1) * leaf, tokens))) for rank in range(ranks)
+        ]
+
+
+def test_a_partial_input_needs_a_column_of_its_own() -> None:
+    """IS-1: what is entered complete is never run as if it owed a sum, nor the reverse."""
+    for entry, other in (("complete", "partial"), ("partial", "complete")):
+        columns = (Column("input_scattered", entry=other),)
+        facts = {**GOOD, "rows_per_dp": [4], "input_scattered": True, "embeddings": entry}
+        with pytest.raises(BoundaryError, match="active INPUT_SCATTERED batch"):
+            build(facts, mesh=Mesh((("attn_tp", 4, "attn_tp"),)), columns=columns)
+
+
+def test_few_rows_have_columns_of_their_own() -> None:
+    """``max_rows`` counts the padded rows of all groups, and None serves any number."""
+    columns = (
+        Column("ordinary", even=("attn_dp",), max_rows=8),
+        Column("ordinary", max_rows=9),
+        Column("ordinary"),
+    )
+    cases = {(4, 4): 0, (5, 4): 1, (5, 5): 2, (0, 0): 0, (9, 0): 1, (10, 0): 2}
+    for rows, plan in cases.items():
+        facts = {**GOOD, "rows_per_dp": rows}
+        assert {build(facts, rank=rank, columns=columns).plan for rank in range(8)} == {plan}
+    facts = {**GOOD, "rows_per_dp": [1, 5], "padding": "max_len"}
+    assert build(facts, columns=columns).plan == 2
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,7 @@ def _rows(topology: TopologyPlan, draw: random.Random) -> tuple[int, ...]:
     if draw.random() < 0.2:
         return (draw.randint(0, most),) * spec.attn_dp
     empty = draw.choice((0.0, 0.3))
-    return tuple(
-        0 if draw.random() < empty else draw.randint(0, most) for _ in range(spec.attn_dp)
-    )
+    return tuple(0 if draw.random() < empty else draw.randint(0, most) for _ in range(spec.attn_dp))
 
 
 def run_chunk(number: int, count: int) -> Tally:

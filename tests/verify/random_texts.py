@@ -26,6 +26,7 @@ OPERATIONS = {
 
 AXES = ("attn_dp", "attn_cp", "attn_tp")
 RANKS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
+ROUNDINGS = ("fp32", "rounded")
 POLICIES = ("ar", "rs", "rsv", "rs+rsv")
 VARIANTS = ("ordinary", "sequence_parallel", "context_parallel", "input_scattered")
 
@@ -59,7 +60,7 @@ def cases(draw: Draw) -> Case:
         "boundaryc: 1",
         "stack: sample",
         f"hidden_size: {draw(st.sampled_from((64, 64, 96, 4096)))}",
-        f"norm: {{kind: rms, eps: 1.0e-6, accumulate: {draw(st.sampled_from(('fp32', 'rounded')))}}}",
+        f"norm: {{kind: rms, eps: 1.0e-6, accumulate: {draw(st.sampled_from(ROUNDINGS))}}}",
         "stages:",
         *stages,
         *_layers(draw, layers),

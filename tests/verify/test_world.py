@@ -74,9 +74,7 @@ def test_deadlock_is_found_at_once_and_names_the_culprit() -> None:
         (lambda g, x: g.reduce_scatter(x), "reduce_scatter(tp)"),
     ],
 )
-def test_mismatch_names_both_sides(
-    odd: Callable[[object, Tensor], Tensor], words: str
-) -> None:
+def test_mismatch_names_both_sides(odd: Callable[[object, Tensor], Tensor], words: str) -> None:
     def program(groups: SimulatedGroups) -> Tensor:
         group = groups.collective(MESH, ALL)
         x = _rows(groups.rank, 4)
