@@ -55,9 +55,12 @@ class Call:
     site: Site
 
     def agreed(self) -> tuple[object, ...]:
-        """What must be equal on all members."""
+        """What must be equal on all members: the same line of code with matching data.
+
+        Equal calls from different places are two collectives that happen to meet.
+        """
         rows = self.shape if self.kind != "all_gather" else self.shape[1:]
-        return (self.kind, self.dtype, rows, self.sizes)
+        return (self.kind, self.dtype, rows, self.sizes, self.site)
 
     def __str__(self) -> str:
         sizes = "" if self.sizes is None else f", sizes {list(self.sizes)}"

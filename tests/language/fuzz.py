@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -32,6 +34,8 @@ PIECES = (
     *("\U0001f600", "\u0301", "x" * 50, "x" * 11_000, "[" * 40, "{a: " * 40, "0-2: ", "pattern: A"),
     *("# boundaryc: allow BC601 because x\n", "# boundaryc: allow"),
 )
+
+_TOKEN = re.compile(r"[\w.+-]+")
 
 Edit = Callable[[random.Random, str], str]
 
@@ -88,6 +92,17 @@ def _words(rng: random.Random, text: str) -> str:
     return " ".join(words)
 
 
+def _tokens(rng: random.Random, text: str) -> str:
+    """Put one word or number of the text, or another, in place of one; the rest still parses."""
+    found = list(_TOKEN.finditer(text))
+    if not found:
+        return text
+    old, new = rng.choice(found), rng.choice(found).group()
+    if rng.random() < 0.3:
+        new = rng.choice(PIECES)
+    return text[: old.start()] + new + text[old.end() :]
+
+
 def _copy(rng: random.Random, text: str) -> str:
     """Repeat a part of the text, up to a few thousand times."""
     start = rng.randint(0, len(text))
@@ -95,7 +110,7 @@ def _copy(rng: random.Random, text: str) -> str:
     return text[:start] + part * rng.choice((1, 2, 10, 100, 2000)) + text[start:]
 
 
-EDITS: tuple[Edit, ...] = (_replace, _replace, _character, _lines, _words, _words, _copy)
+EDITS: tuple[Edit, ...] = (_replace, _character, _lines, _words, _copy, *[_tokens] * 5)
 
 
 def mutated(rng: random.Random, texts: list[str]) -> str:
@@ -159,13 +174,20 @@ def run(count: int, seed: int, report: Callable[[Statistics], None] | None = Non
     return stats
 
 
+def _watch(stats: Statistics | None) -> None:
+    """End the process, with a traceback, if the next thousand texts take more than a minute."""
+    faulthandler.dump_traceback_later(60, exit=True)
+
+
 def main() -> int:
     """The long run: prints statistics and the first failures; 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    stats = run(options.count, options.seed)
+    _watch(None)
+    stats = run(options.count, options.seed, _watch)
+    faulthandler.cancel_dump_traceback_later()
     failures = "\n".join(stats.failures[:10])
     sys.stdout.write(f"seed {options.seed}, {stats}\n{failures}\n")
     return bool(stats.failures)

@@ -1,0 +1,161 @@
+"""The generated functions: what a reader sees, and what they may not contain."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.emit.compiled import FIXTURES, MOE, WIDE, compiled, function
+
+SOURCES = [MOE, WIDE]
+
+
+def variants(source: Path) -> Iterator[tuple[str, str]]:
+    """The modules of batch variants of a compiled stack."""
+    for name, text in compiled(source).output.files.items():
+        if name.count("/") == 1 and name.endswith(("ordinary.py", "sequence_parallel.py")):
+            yield name, text
+
+
+def test_a_reader_learns_from_one_file_what_a_layer_sends_and_why() -> None:
+    """The third acceptance of the emitter, as far as a test can read."""
+    text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
+    doc = ast.get_docstring(ast.parse(text)) or ""
+
+    assert "4 ranks = attn_dp 2 x attn_tp 2, outermost first." in doc
+    assert "layers 1 to 3: attention, experts" in doc
+    assert "attention -> experts   all_reduce(tp)           completes the sum that attention" in doc
+    assert "experts -> attention   all_reduce(tp)           completes the sum that experts" in doc
+
+
+def test_a_placed_sum() -> None:
+    """Rows of all groups and the sum over heads in one collective."""
+    text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
+
+    assert function(text, "attention_to_experts") == '''\
+def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+    """From attention to experts: sum over attn_tp and gather over attn_dp at once, add, norm.
+
+    in   rows attn_dp, owes attn_tp    residual rows all
+    out  rows all                      residual rows all
+    collectives:
+      all_reduce(tp)  completes the sum that attention left over attn_tp and brings together the
+                      rows of attn_dp, each rank adding to its own place
+    """
+    groups, rows, stream = batch.groups, batch.rows, batch.stream
+    hidden = stream.take(hidden)
+    hidden = rows.attn_dp.place(hidden)
+    hidden = groups.tp.all_reduce(hidden)
+    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
+    return hidden'''
+
+
+def test_a_sum_that_compute_completes() -> None:
+    """At the end of the stack the sum is inside compute, and the decision says so once."""
+    text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
+
+    reduce = function(text, "experts_reduce_to_final")
+    assert reduce.endswith("    return batch.groups.tp.all_reduce(hidden)")
+    leave = function(text, "experts_leave_to_final")
+    assert "all_reduce" not in leave
+    assert (
+        "EXPERTS_EXIT_TO_FINAL = ExitDecision(\n"
+        "    fuse_mlp_allreduce=False,\n"
+        "    mlp_reduce_scatter=False,\n"
+        "    reduce=experts_reduce_to_final,\n"
+        "    leave=experts_leave_to_final,\n"
+        ")\n"
+    ) in text
+
+
+def test_a_sum_that_crosses_the_hand_off() -> None:
+    """Compute keeps its partial and the next stage completes it."""
+    text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
+
+    assert "EXPERTS_EXIT = ExitDecision(\n    fuse_mlp_allreduce=True," in text
+    assert "return batch.stream.owe(hidden)" in function(text, "experts_leave")
+
+
+def test_variable_sizes_only_where_the_batch_needs_them() -> None:
+    """Even batches move fixed sizes; uneven ones look their sizes up."""
+    text = compiled(MOE).output.files["tp4_dp4/ordinary.py"]
+
+    assert "groups.tp.all_gather(hidden)" in function(text, "attention_to_mlp")
+    assert "groups.tp.all_gather(hidden, rows.tp.sizes)" in function(
+        text, "attention_to_mlp_uneven"
+    )
+
+
+def test_operations_from_outside_are_called_by_convention() -> None:
+    """Update parameters travel with the contribution; read parameters are arguments."""
+    text = compiled(WIDE).output.files["tp1/ordinary.py"]
+
+    assert "from tests.emit.operations import gated_add, plain_add, scaled_read" in text
+    assert "return batch.stream.pend(hidden, (gate,))" in function(text, "mlp_leave")
+    read = function(text, "attention_to_mlp")
+    assert "batch: Batch, scale: Any, shift: Any" in read
+    assert "return scaled_read(stream.residual, scale, shift)" in read
+    after = function(text, "mlp_to_attention")
+    assert "stream.residual = gated_add(hidden, stream.residual, *stream.params)" in after
+
+
+def test_an_update_at_the_producer_leaves_a_written_stream() -> None:
+    """The producer's own parameters are used and nothing of it survives the hand-off."""
+    text = compiled(WIDE).output.files["tp1/ordinary.py"]
+
+    leave = function(text, "experts_leave")
+    assert "stream.residual = gated_add(hidden, stream.residual, gate)" in leave
+    assert "return stream.keep(stream.residual)" in leave
+    assert "    stream.take(hidden)\n" in function(text, "experts_to_tail")
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_functions_are_straight_lines(source: Path) -> None:
+    """No branch, no loop, no lookup by name or type; a join's one test of its rank is the exception."""
+    for name, text in variants(source):
+        for node in ast.walk(ast.parse(text)):
+            place = f"{name}:{getattr(node, 'lineno', 0)}"
+            assert not isinstance(node, (ast.For, ast.While, ast.Try, ast.IfExp)), place
+            if isinstance(node, ast.If):
+                assert ast.unparse(node.test).endswith(".rank == 0"), place
+            if isinstance(node, ast.Subscript):
+                assert not isinstance(node.ctx, ast.Load) or place.startswith("annotation"), place
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"getattr", "isinstance", "hasattr", "dict"}, place
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_names_are_not_numbered(source: Path) -> None:
+    """Functions that share a name are told apart by words."""
+    for name, text in variants(source):
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                assert not node.name.rpartition("_")[2].isdigit(), f"{name}: {node.name}"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_every_function_is_used(source: Path) -> None:
+    """What a module defines, its topology's tables or its own decisions name."""
+    files = compiled(source).output.files
+    for name, text in variants(source):
+        folder, _, module = name.removesuffix(".py").partition("/")
+        tables = files[f"{folder}/__init__.py"]
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                named = f"{module}.{node.name}," in tables or f"{module}.{node.name})" in tables
+                assert named or f"={node.name}," in text, f"{name}: {node.name}"
+
+
+def test_a_deep_stack_is_no_longer_than_a_shallow_one(tmp_path: Path) -> None:
+    """A thousand layers of a pattern give the code of a few."""
+    lengths = []
+    for count in (6, 1000):
+        source = tmp_path / f"deep{count}.yaml"
+        text = (FIXTURES / "deep.yaml").read_text(encoding="utf-8")
+        source.write_text(text.replace("PATTERN", "AMAE" * (count // 2)), encoding="utf-8")
+        files = compiled(source).output.files
+        lengths.append({name: len(text.splitlines()) for name, text in files.items()})
+
+    assert lengths[0] == lengths[1]

@@ -1,0 +1,47 @@
+"""Generated code passes the linters that hand-written code passes, as it is emitted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.emit.compiled import MOE, ROOT, WIDE, compiled
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both stacks as files."""
+    folder = tmp_path_factory.mktemp("style") / "generated"
+    for source in (MOE, WIDE):
+        output = compiled(source).output
+        for name, text in output.files.items():
+            path = folder / output.stack / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def run(*words: str) -> None:
+    """Runs a module of this interpreter; its output is the failure's text."""
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ruff_finds_nothing(tree: Path) -> None:
+    """Under the rules of this repository."""
+    run("ruff", "check", "--no-cache", "--config", str(ROOT / "pyproject.toml"), str(tree))
+
+
+def test_the_layout_is_what_a_formatter_would_make(tree: Path) -> None:
+    """No formatter runs when code is generated, so that its version cannot change the output."""
+    config = ["--config", str(ROOT / "pyproject.toml")]
+    run("ruff", "format", "--no-cache", "--check", *config, str(tree))
+
+
+def test_mypy_finds_nothing(tree: Path) -> None:
+    """Under strict rules."""
+    run("mypy", "--config-file", str(ROOT / "pyproject.toml"), "--strict", str(tree))
