@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
@@ -98,16 +98,32 @@ def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Row
         for named in variant.functions.values()
         for need in named.draft.needs
     }
-    width = plan.stack.hidden_size
+    norm = plan.stack.norm
+    return norm_view(
+        plan.stack.name,
+        plan.stack.hidden_size,
+        norm.eps,
+        rounded=norm.accumulate == "rounded",
+        needs=needs,
+    )
+
+
+def norm_view(
+    name: str, width: int, eps: float, *, rounded: bool, needs: Collection[str]
+) -> RowwiseView:
+    """The view for rows of ``width`` columns; ``needs`` are the functions that are called.
+
+    ``rounded``: the norm of a sum sees it as it was rounded to the residual's dtype.
+    """
     block = 1 << (width - 1).bit_length()
     return RowwiseView(
-        name=plan.stack.name,
+        name=name,
         width=width,
-        eps=repr(plan.stack.norm.eps),
+        eps=repr(eps),
         block=block,
         warps=max(1, min(16, block // 512)),
         masked=block != width,
-        rounded=plan.stack.norm.accumulate == "rounded",
+        rounded=rounded,
         norm="rms_norm" in needs,
         add_norm="add_rms_norm" in needs,
     )

@@ -60,12 +60,13 @@ def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
         return "BC201", message, _plain_help(name)
     if not _NAME.match(name):
         help_ = "use a-z, 0-9 and single underscores, beginning with a letter"
-        return "BC201", f"`{name}` cannot be the name of a {kind}", help_
+        return "BC201", f"`{name}` cannot be the name of {article(kind)}", help_
     if name in _PYTHON:
         return "BC202", f"`{name}` is a word of Python", f"choose another name, like `{name}_1`"
     if name in RESERVED[kind]:
         help_ = f"choose another name; `{name}` already means something in this place"
-        return "BC202", f"`{name}` is reserved and cannot be the name of a {kind}", help_
+        message = f"`{name}` is reserved and cannot be the name of {article(kind)}"
+        return "BC202", message, help_
     if kind == "stage" and "_to_" in name:
         help_ = "leave out `_to_`: it separates producer and consumer in generated names"
         return "BC202", f"`{name}` cannot be the name of a stage", help_
@@ -90,6 +91,11 @@ def _plain_help(name: str) -> str:
     if plain.isascii() and _NAME.match(plain):
         return f"type it as `{plain}`, in plain letters"
     return "use a-z, 0-9 and single underscores, beginning with a letter"
+
+
+def article(noun: str) -> str:
+    """`noun` after "a" or "an"."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def call_problem(call: str) -> str | None:

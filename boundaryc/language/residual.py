@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boundaryc.language.context import Context
 from boundaryc.language.model import OperationDecl, Reduction, Stage
-from boundaryc.language.names import call_problem, did_you_mean
+from boundaryc.language.names import article, call_problem, did_you_mean
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import OperationShape, StackShape, StageShape
 
@@ -156,7 +156,7 @@ def _check_operation(role: str, name: str, shape: StackShape, path: Path, contex
         context.unsupported(name, path)
     elif declared is None:
         ours = [own for own, entry in shape.operations.items() if entry.role == role]
-        help_ = did_you_mean(name, [*BUILT_IN[role], *ours], f"a {role} can be")
+        help_ = did_you_mean(name, [*BUILT_IN[role], *ours], f"{article(role)} can be")
         context.report("BC203", path, f"there is no {role} operation `{name}`", help_)
     elif declared.role != role:
         message = f"`{name}` has `role: {declared.role}` and is used as {role}"

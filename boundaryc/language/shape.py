@@ -82,19 +82,27 @@ def _diagnostic(detail: ErrorDetails, tree: Tree) -> Diagnostic:
         return _word(path, detail, tree)
     if kind in _RANGES:
         name, words = _RANGES[kind]
-        limit = detail["ctx"][name]
-        message = f"{_last(path)} must be {words} {_number(limit)}, not {detail['input']}"
-        return error("BC104", message, tree.value(path), help=_help(path))
+        limit = f"{words} {_number(detail['ctx'][name])}"
+        message = f"{_last(path)} must be {limit}, not {detail['input']}"
+        help_ = f"write a number that is {limit} for {_meaning(path)}"
+        return error("BC104", message, tree.value(path), help=help_)
     if kind in _LENGTHS:
-        return error(
-            "BC104", f"{_last(path)}: {_length(detail)}", tree.value(path), help=_help(path)
-        )
+        wrong, help_ = _length(detail)
+        message, help_ = f"{_last(path)}: {wrong}", f"{help_} {_meaning(path)}"
+        return error("BC104", message, tree.value(path), help=help_)
     if kind == "empty":
-        message = f"{_last(path)} has no value"
-        return error("BC103", message, tree.value(path), help=_help(path))
+        return _empty(path, tree)
     expected = _TYPES.get(kind, "something else")
     message = f"{_last(path)} must be {expected}, not {_python_type(detail['input'])}"
-    return error("BC103", message, tree.value(path), help=_help(path))
+    help_ = f"write {expected} for {_meaning(path)}"
+    return error("BC103", message, tree.value(path), help=help_)
+
+
+def _empty(path: Path, tree: Tree) -> Diagnostic:
+    shape, field = _field(path)
+    needed = shape.model_fields[field].is_required()
+    help_ = f"{'write one for' if needed else 'write one, or leave out'} {_meaning(path)}"
+    return error("BC103", f"{_last(path)} has no value", tree.value(path), help=help_)
 
 
 def _unknown_key(path: Path, tree: Tree) -> Diagnostic:
@@ -118,7 +126,8 @@ def not_yet(word: str, span: Span) -> Diagnostic:
 def _missing(path: Path, tree: Tree) -> Diagnostic:
     key = str(path[-1])
     where = f" in {_last(path[:-1])}" if len(path) > 1 else ""
-    return error("BC102", f"`{key}` is missing{where}", tree.key(path[:-1]), help=_help(path))
+    help_ = f"add {_meaning(path)}"
+    return error("BC102", f"`{key}` is missing{where}", tree.key(path[:-1]), help=help_)
 
 
 def _word(path: Path, detail: ErrorDetails, tree: Tree) -> Diagnostic:
@@ -136,6 +145,8 @@ def _word(path: Path, detail: ErrorDetails, tree: Tree) -> Diagnostic:
         help_ = f"write it as a key of its own: `{value}: [...]`"
         message = f"`{value}` is a fact with a value, not one of `facts`"
         return error("BC105", message, tree.value(path), help=help_)
+    if isinstance(value, bool):
+        value = str(value).lower()  # as it is written
     shown = f"`{value}`" if isinstance(value, str | int | float) else _python_type(value)
     message = f"{_last(path)} cannot be {shown}"
     help_ = did_you_mean(str(value), map(str, words), "it can be", words_to_come)
@@ -162,12 +173,9 @@ def _field(path: Path) -> tuple[type[Any], str]:
     raise KeyError(path)
 
 
-def _help(path: Path) -> str:
-    """What belongs at `path`, from the description of its field."""
-    try:
-        shape, field = _field(path)
-    except KeyError:
-        return "see docs/language.md"
+def _meaning(path: Path) -> str:
+    """What belongs at `path`: its field and the field's description."""
+    shape, field = _field(path)
     return f"`{field}`: {shape.model_fields[field].description}"
 
 
@@ -177,17 +185,21 @@ def _last(path: Path) -> str:
 
 
 def _number(limit: object) -> str:
-    return f"{limit:g}" if isinstance(limit, float) else str(limit)
+    if isinstance(limit, float) and limit.is_integer():
+        return str(int(limit))
+    return str(limit)
 
 
-def _length(detail: ErrorDetails) -> str:
+def _length(detail: ErrorDetails) -> tuple[str, str]:
+    """What is wrong with the number of entries or characters, and the beginning of the help."""
     context = detail.get("ctx", {})
     if "max_length" in context:
-        return f"at most {context['max_length']} entries are allowed"
-    return "at least one entry is needed"
+        most = context["max_length"]
+        return f"at most {most} entries are allowed", f"write at most {most} entries for"
+    return "at least one entry is needed", "write at least one entry for"
 
 
 def _python_type(value: object) -> str:
     if value is None:
         return "empty"
-    return _PYTHON_TYPES.get(type(value), "a number")
+    return _PYTHON_TYPES.get(type(value), str(value)[:40])

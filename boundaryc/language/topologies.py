@@ -73,24 +73,32 @@ def _moe(entry: MoeShape, tp: int, path: Path, context: Context) -> MoeSpec:
 def resolve_variants(
     shape: StackShape, topologies: tuple[TopologySpec, ...], context: Context
 ) -> tuple[str, ...]:
-    """The listed variants in the language's order; one that no topology can run is an error."""
+    """The listed variants in the language's order.
+
+    A variant that no topology can run is an error, and so is a topology that can run none.
+    """
     listed = [str(variant) for variant in shape.variants]
     context.repeats(listed, ("variants",))
+    idle = set()
     for index, variant in enumerate(listed):
-        reasons = {inapplicable(variant, spec) for spec in topologies}
-        if None not in reasons and listed.index(variant) == index:
-            why = "; ".join(sorted(str(reason) for reason in reasons))
+        why = _never([inapplicable(variant, spec) for spec in topologies])
+        if why and variant not in idle:
+            idle.add(variant)
             message = f"{variant} applies to no topology: {why}"
             help_ = "remove the variant, or add a topology that can run it"
             context.report("BC204", ("variants", index), message, help_)
     for spec in topologies:
-        reasons = {inapplicable(variant, spec) for variant in listed}
-        if None not in reasons:
-            why = "; ".join(sorted(str(reason) for reason in reasons))
+        why = _never([inapplicable(variant, spec) for variant in listed])
+        if why and not idle.issuperset(listed):  # else the variants are to blame, not this one
             message = f"no listed variant applies to the topology `{spec.name}`: {why}"
             help_ = "remove the topology, or add `ordinary` to the variants"
             context.report("BC204", ("topologies", spec.name), message, help_, key=True)
     return tuple(variant for variant in VARIANTS if variant in listed)
+
+
+def _never(reasons: list[str | None]) -> str:
+    """Why none of several ways is possible; empty if one is."""
+    return "" if None in reasons else "; ".join(sorted({str(reason) for reason in reasons}))
 
 
 def inapplicable(variant: str, spec: TopologySpec) -> str | None:

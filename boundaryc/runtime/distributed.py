@@ -25,7 +25,8 @@ class TorchGroups:
     """Groups of the default process group's ranks.
 
     Consecutive runs of ``stage_size`` ranks are the pipeline stages, one by default; each holds the
-    whole mesh of ``size`` ranks. ``device`` is the type of device that tensors are on: "cuda" under NCCL, else "cpu".
+    whole mesh of ``size`` ranks. ``device`` is the type of device that tensors are on: "cuda" under
+    NCCL, else "cpu".
     Making a group is collective: every rank of the world asks in the same order.
     """
 

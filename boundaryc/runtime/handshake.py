@@ -73,7 +73,7 @@ def is_asked_for() -> bool:
 
 
 def whole_stage(provider: GroupProvider, ranks: int) -> Handshake | None:
-    """A handshake over all ranks of the stage, whatever the mesh; None where there is no such group.
+    """A handshake over all ranks of the stage; None where the provider has no such group.
 
     It must not depend on what a rank loaded: where the provider knows the stage's ``size`` that is
     taken, else ``ranks``. Tensors go to the provider's ``device``, else to the CPU.

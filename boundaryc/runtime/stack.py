@@ -205,13 +205,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
         """What this rank loaded, for traces and handshakes."""
         module = ("", *type(self).__module__.split("."))
-        shown = "all" if layers is None else f"{layers.start}..{layers.stop - 1}"
+        if layers is None:
+            layers = range(next(iter(self.tables.values())).depth)
         return {
             "stack": self.stack_name or module[-2],
             "topology": self.topology or module[-1],
             "manifest": self.manifest_hash,
             "policy": policy,
-            "layers": shown,
+            "layers": f"{layers.start}..{layers.stop - 1}",
         }
 
     def _connect(

@@ -36,7 +36,7 @@ class TracedGroups:
     """A group provider whose collectives report to ``sink`` before they run.
 
     The first record describes the rank: ``trace`` (the version of this format), ``rank`` inside its
-    pipeline stage, ``world_rank`` in the job, and what ``about`` adds. Then one for each collective:
+    pipeline stage, ``world_rank`` in the job, and what ``about`` adds. Each collective adds one:
     ``seq`` and ``group_seq`` (how many this rank, and this group on it, ran before), ``op``,
     ``group`` (its label) and ``members`` (ranks), the tensor's ``rows``, ``tail`` (its other
     dimensions), ``dtype`` and ``bytes``, the ``sizes`` passed or null, ``boundary`` (such as
@@ -51,6 +51,16 @@ class TracedGroups:
         self._calls = 0
         described = {"trace": TRACE_VERSION, "rank": self.rank, "world_rank": world_rank(provider)}
         sink({**described, **(about or {})})
+
+    @property
+    def device(self) -> str:
+        """The type of device that tensors are on."""
+        return str(getattr(self._provider, "device", "cpu"))
+
+    @property
+    def size(self) -> int:
+        """Ranks of the stage, where the provider knows them; AttributeError where it does not."""
+        return int(getattr(self._provider, "size"))  # noqa: B009 - no part of the protocol
 
     def collective(self, mesh: Mesh, axes: Axes) -> Collective:
         """The provider's group, traced."""

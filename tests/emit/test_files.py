@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.emit.compiled import MOE, ROOT, compiled
 
 from boundaryc import __version__
 from boundaryc.emit.build import build
 from boundaryc.emit.files import carries_header, intact
 from boundaryc.emit.origin import place
+from tests.emit.compiled import MOE, ROOT, compiled
 
 
 def test_python_files_carry_their_header() -> None:

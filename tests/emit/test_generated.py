@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.emit.compiled import FIXTURES, MOE, WIDE, compiled, function
 
 SOURCES = [MOE, WIDE]
@@ -34,7 +35,9 @@ def test_a_placed_sum() -> None:
     """Rows of all groups and the sum over heads in one collective."""
     text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
 
-    assert function(text, "attention_to_experts") == '''\
+    assert (
+        function(text, "attention_to_experts")
+        == '''\
 def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
     """From attention to experts: sum over attn_tp and gather over attn_dp at once, add, norm.
 
@@ -50,6 +53,7 @@ def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) 
     hidden = groups.tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden'''
+    )
 
 
 def test_a_sum_that_compute_completes() -> None:

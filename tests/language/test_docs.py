@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
+from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.residual import PLANNED
 from boundaryc.language.schema import (
     LayersShape,
+    LinkShape,
     MoeShape,
     NormShape,
     OperationShape,
@@ -56,6 +58,15 @@ def test_planned_examples_are_rejected_by_name(planned: str, block: str) -> None
     assert {f"{word}: not yet supported" for word in planned.split(",")} <= set(messages)
 
 
+def test_the_example_of_an_allowed_finding() -> None:
+    """What the document's comment allows is not reported, and would be without it."""
+    (block,) = [_whole(text) for _, text in BLOCKS if "boundaryc: allow" in text]
+    codes = {item.code for item in lint(loads(block), block)}
+    bare = re.sub("# boundaryc.*", "", block)
+    assert "BC604" in {item.code for item in lint(loads(bare), bare)}
+    assert not codes & {"BC604", "BC691", "BC692"}
+
+
 def test_there_are_examples_of_both_sorts() -> None:
     """A change of the document's format cannot silence the two tests above."""
     assert sum(not planned for planned, _ in BLOCKS) >= 7
@@ -72,6 +83,7 @@ def test_a_dense_model_is_short() -> None:
     "shape",
     [
         LayersShape,
+        LinkShape,
         MoeShape,
         NormShape,
         OperationShape,

@@ -88,6 +88,20 @@ def test_mismatch_names_both_sides(odd: Callable[[object, Tensor], Tensor], word
     assert "all_reduce(tp) of [4, 2] torch.float64" in str(caught.value)
 
 
+def test_equal_calls_from_different_lines_do_not_meet() -> None:
+    """A rank that skips a sum meets the others in the next one, which looks the same."""
+
+    def program(groups: SimulatedGroups) -> Tensor:
+        group = groups.collective(MESH, ALL)
+        first = _rows(0, 1)
+        if groups.rank != 2:
+            first = group.all_reduce(first)
+        return group.all_reduce(first)
+
+    with pytest.raises(WorldError, match="ranks 0 and 2"):
+        _run(program)
+
+
 def test_wrong_sizes_are_refused() -> None:
     def program(groups: SimulatedGroups) -> Tensor:
         return groups.collective(MESH, ALL).all_gather(_rows(0, 2), (2, 2, 2))

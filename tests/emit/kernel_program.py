@@ -1,0 +1,89 @@
+"""Runs a generated `kernels.py` on whatever device there is, and compares; exits 1 on a difference.
+
+Its own process because Triton decides at import whether it interprets. Arguments: the file, and 1
+if the norm is to see the rounded sum.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = (0, 1, 3, 17)
+ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}
+"""Allowed error, relative to the value and at least 1: a unit in the last place or two."""
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+
+
+def main(path: str, rounded: bool) -> None:
+    """Compares every entry point for every dtype and row count."""
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    for dtype in ULP:
+        for rows in ROWS:
+            for weight_dtype in (dtype, torch.float32):
+                compare(kernels, rows, dtype, weight_dtype, rounded)
+    refuses(kernels)
+
+
+def compare(
+    kernels: Any, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, rounded: bool
+) -> None:
+    """One shape; inputs are parts of larger tensors, so their rows are further apart."""
+    generator = torch.Generator().manual_seed(rows)
+    wide = torch.randn(2, rows + 1, kernels.WIDTH + 3, generator=generator, dtype=torch.float64)
+    x, residual = (part[1:, : kernels.WIDTH].to(dtype).to(DEVICE) for part in wide)
+    strided = wide[0].to(dtype).to(DEVICE)[1:, : kernels.WIDTH]
+    weight = torch.randn(kernels.WIDTH, generator=generator, dtype=torch.float64)
+    weight = weight.to(weight_dtype).to(DEVICE)
+    before = x.clone(), residual.clone()
+
+    close(kernels.rms_norm(strided, weight), norm(x.double(), weight, kernels.EPS), dtype)
+    y, total = kernels.add_rms_norm(x, residual, weight)
+    exact = x.double() + residual.double()
+    close(total, exact, dtype)
+    close(y, norm(total.double() if rounded else exact, weight, kernels.EPS), dtype)
+    assert torch.equal(x, before[0]), "x was overwritten"
+    assert torch.equal(residual, before[1]), "residual was overwritten"
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The norm in float64."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.double()
+
+
+def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    """Fails where a value is further off than its dtype explains."""
+    assert found.dtype == dtype
+    assert found.shape == expected.shape
+    error = (found.double() - expected).abs() / expected.abs().clamp(min=1)
+    assert not error.numel() or error.max().item() <= ULP[dtype], (dtype, error.max().item())
+
+
+def refuses(kernels: Any) -> None:
+    """Wrong shapes are errors, not reads past the end."""
+    weight = torch.ones(kernels.WIDTH, device=DEVICE)
+    wrong = torch.ones(2, kernels.WIDTH + 1, device=DEVICE)
+    right = torch.ones(2, kernels.WIDTH, device=DEVICE)
+    for call in (
+        lambda: kernels.rms_norm(wrong, weight),
+        lambda: kernels.rms_norm(right, weight[1:]),
+        lambda: kernels.add_rms_norm(right, right[1:], weight),
+    ):
+        try:
+            call()
+        except ValueError:
+            continue
+        raise AssertionError("a wrong shape was accepted")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2] == "1")

@@ -1,0 +1,215 @@
+"""The checks that a damaged copy of the sources goes through; each says what it saw, or None.
+
+Imported in a process that sees the damaged copy as ``boundaryc`` and ``examples``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boundaryc.emit.build import supported
+from boundaryc.emit.files import Origin
+from boundaryc.emit.output import emit
+from boundaryc.language import BoundarycError, loads
+from boundaryc.plan.compose import plan_stack
+from boundaryc.plan.judge import declarations
+from boundaryc.plan.provenance import check
+from boundaryc.plan.provenance_batches import count_vectors
+from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.state import Phase, State
+from boundaryc.verify.cells import Cell
+from boundaryc.verify.matrix import Selection, covering, matrix
+from boundaryc.verify.modules import import_package
+from boundaryc.verify.run import Prover
+from tests.verify.faults import stacks
+from tests.verify.faults.stacks import INVALID, STACKS
+
+TESTS = Path(__file__).resolve().parents[2]
+ORIGIN = Origin("stack.yaml", "boundaryc compile stack.yaml", "0" * 64)
+
+
+@cache
+def plans() -> tuple[StackPlan, ...]:
+    """The plans of all stacks."""
+    return tuple(supported(plan_stack(loads(text, name))) for name, text in STACKS.items())
+
+
+@cache
+def provers() -> tuple[Prover, ...]:
+    """The stacks, rendered and imported."""
+    return tuple(
+        Prover(plan, import_package(emit(plan, ORIGIN).files, plan.stack.name)) for plan in plans()
+    )
+
+
+def distinct() -> Iterator[tuple[Boundary, tuple[int, ...]]]:
+    """Every different boundary with the sizes of its mesh."""
+    seen = set()
+    for plan in plans():
+        for topology in plan.topologies:
+            for table in (table for some in topology.tables.values() for table in some):
+                for boundary in table.values():
+                    if (boundary, topology.mesh.sizes) not in seen:
+                        seen.add((boundary, topology.mesh.sizes))
+                        yield boundary, topology.mesh.sizes
+
+
+def planning() -> str | None:
+    """Every stack can be planned."""
+    try:
+        plans()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def typing() -> str | None:
+    """Every plan is made of legal operations and arrives where it must."""
+    for boundary, _ in distinct():
+        state: State | None = boundary.start
+        for op in boundary.path.ops:
+            state = op.apply(state, boundary.facts) if state is not None else None
+        if state is None or state.phase is not Phase.INPUT or not state.handed_off:
+            return f"{boundary.edge.producer} to {boundary.edge.consumer}: {boundary.path.ops}"
+    return None
+
+
+def provenance() -> str | None:
+    """Every plan delivers every row with everything in it once."""
+    for boundary, sizes in distinct():
+        start, goal = declarations(boundary)
+        for counts in count_vectors(sizes, boundary.facts.even):
+            faults = check(boundary.path.ops, sizes=sizes, start=start, goal=goal, counts=counts)
+            if faults:
+                return f"{boundary.edge.producer} to {boundary.edge.consumer}: {faults[0]}"
+    return None
+
+
+def emission() -> str | None:
+    """Every plan becomes modules that can be imported."""
+    try:
+        provers()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def cells(stop: Callable[[str], bool]) -> dict[str, str]:
+    """Runs cells on simulated ranks until ``stop`` says so; what failed, by the kind of check.
+
+    Values are those that the oracle calls wrong, census are collectives that do not agree or a
+    deadlock, refusals are errors of the runtime.
+    """
+    found: dict[str, str] = {}
+    for prover in provers():
+        for number, cell in enumerate(_cells(prover.subject.plan)):
+            outcome = prover.run(cell, schedule=number)
+            if outcome.failure is not None:
+                kind = _kind(outcome.failure)
+                found.setdefault(kind, f"{cell}: {outcome.failure.splitlines()[0]}")
+                if stop(kind):
+                    return found
+    return found
+
+
+def _kind(failure: str) -> str:
+    if failure.startswith("WorldError"):
+        return "census"
+    return "values" if failure.startswith("MismatchError") else "refusals"
+
+
+def _cells(plan: StackPlan) -> list[Cell]:
+    """A covering sample, small topologies first."""
+    ranks = {topology.spec.name: topology.spec.tp for topology in plan.topologies}
+    return sorted(covering(list(matrix(plan, Selection()))), key=lambda cell: ranks[cell.topology])
+
+
+def diagnostics() -> str | None:
+    """What must be refused is refused, with the right code."""
+    for code, text in INVALID:
+        try:
+            loads(text)
+        except BoundarycError as error:
+            if error.diagnostics[0].code != code:
+                return f"{error.diagnostics[0].code} where {code} belongs"
+        else:
+            return f"a stack with {code} is accepted"
+    return None
+
+
+def budget() -> str | None:
+    """Plans send what was agreed: collectives and bytes of every topology and variant."""
+    for plan in plans():
+        for line, found in sends(plan).items():
+            if stacks.BUDGET.get(line) != found:
+                return f"{line}: {found} instead of {stacks.BUDGET.get(line)}"
+    return None
+
+
+def sends(plan: StackPlan) -> dict[str, tuple[int, int]]:
+    """Collectives and bytes of all boundaries, by topology, policy and column."""
+    found: dict[str, tuple[int, int]] = {}
+    for topology in plan.topologies:
+        for policy, tables in topology.tables.items():
+            for number, table in enumerate(tables):
+                costs = [boundary.path.cost for boundary in table.values()]
+                total = (sum(c.collectives for c in costs), sum(c.wire for c in costs))
+                found[f"{plan.stack.name} {topology.spec.name} {policy} {number}"] = total
+    return found
+
+
+def units() -> str | None:
+    """The tests of the runtime and of the planner that need one process only."""
+    files = (
+        "runtime/test_members.py",
+        "runtime/test_stream.py",
+        "runtime/test_exits.py",
+        "runtime/test_batch.py",
+        "runtime/test_rowwise.py",
+        "test_topology.py",
+        "plan/test_joint.py",
+    )
+    return _pytest(*files)
+
+
+def gloo() -> str | None:
+    """The collectives on four processes."""
+    return _pytest("runtime/test_collectives.py")
+
+
+def _pytest(*files: str) -> str | None:
+    """What pytest says first, or None; nothing is printed."""
+    caught = _Failures()
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", "--no-header"]
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        code = pytest.main([*arguments, *(str(TESTS / file) for file in files)], [caught])
+    return None if code == 0 else (caught.first or f"pytest ends with {code}")
+
+
+class _Failures:
+    """Remembers the first test that fails."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called by pytest for every phase of every test."""
+        if report.failed and self.first is None:
+            self.first = report.nodeid.rpartition("/")[2]
+
+
+def demo() -> str | None:
+    """The example models on simulated ranks agree with transformers."""
+    from tests.verify.faults import models
+
+    try:
+        return models.difference()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
