@@ -142,7 +142,8 @@ class _Places:
                 _link(tree.folder / name, self.new / name)
         for cache in sorted(tree.folder.rglob(CACHE)):
             inside = cache.relative_to(tree.folder)
-            if (self.new / inside.parent).is_dir() and cache.is_dir():
+            modules = any((self.new / inside.parent).glob("*.py"))
+            if modules and cache.is_dir() and not cache.is_symlink():
                 shutil.copytree(cache, self.new / inside, copy_function=_link_file)
 
     def swap(self) -> None:
@@ -155,7 +156,8 @@ class _Places:
             else:
                 self.new.rmdir()
         except BaseException:
-            self.old.rename(self.target)
+            if self.old.exists():
+                self.old.rename(self.target)
             raise
         if self.old.exists():
             self._discard()

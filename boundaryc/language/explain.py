@@ -63,7 +63,10 @@ def explanation(code: str) -> Explanation:
 
 
 def explain(code: str) -> str:
-    """What `code` means, as text for people; ends with a newline. Raises ValueError for no such code."""
+    """What `code` means, as text for people, with a final newline.
+
+    Raises ValueError for no such code.
+    """
     parts = explanation(code)
     blocks = [
         f"{code}: {parts.title}",

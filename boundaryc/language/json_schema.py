@@ -89,9 +89,13 @@ def diagnostics_schema() -> dict[str, Any]:
             kind=_described("what the document is", const="diagnostics"),
             summary=_described(
                 "how many diagnostics there are of each severity",
-                **_object(**{word: count | {"description": f"number of {word}s"} for word in words}),
+                **_object(
+                    **{word: count | {"description": f"number of {word}s"} for word in words}
+                ),
             ),
-            diagnostics=_described("all of them", type="array", items={"$ref": "#/$defs/diagnostic"}),
+            diagnostics=_described(
+                "all of them", type="array", items={"$ref": "#/$defs/diagnostic"}
+            ),
         ),
         "$defs": _diagnostic_parts(words),
     }

@@ -40,6 +40,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A value and its place. A mapping's entries are `(span of the key, value)` by key."""
@@ -95,7 +96,9 @@ class Tree:
 
     def written(self) -> Mapping[str, object]:
         """The value of each node, without places, by its path joined with dots."""
-        return {".".join(map(str, path)): node.plain() for path, node in self._nodes.items() if path}
+        return {
+            ".".join(map(str, path)): node.plain() for path, node in self._nodes.items() if path
+        }
 
     def spans(self) -> Mapping[str, Span]:
         """The place of each node by its path joined with dots."""
@@ -264,9 +267,7 @@ class _Composer:
 
     def duplicate(self, key: str, span: Span, first: Span) -> None:
         labels = [Label(first, "first here")]
-        self.report(
-            "BC004", f"the key `{key}` appears twice", span, "keep one of the two", labels
-        )
+        self.report("BC004", f"the key `{key}` appears twice", span, "keep one of the two", labels)
 
     def key(self, event: Any, path: Path, depth: int) -> tuple[str, Span]:
         """A key as a string. Only `layers.at` has numbers for keys, as a layer's index."""

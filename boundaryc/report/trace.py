@@ -221,8 +221,11 @@ def _read(path: Path) -> Trace:
 
 
 def _call(record: Mapping[str, Any]) -> Call:
-    values: dict[str, Any] = {field.name: record[field.name] for field in fields(Call)}
-    return Call(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    values: dict[str, Any] = {}
+    for field in fields(Call):
+        value = record[field.name]
+        values[field.name] = tuple(value) if isinstance(value, list) else value
+    return Call(**values)
 
 
 def _stages(traces: Iterable[Trace]) -> Iterator[dict[int, Trace]]:

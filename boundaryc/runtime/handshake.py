@@ -42,14 +42,30 @@ class Handshake:
 
         ``when`` says what is about to happen, for people.
         """
-        row = _row(statement).to(self._device)
+        row = _row(statement)
+        found = ""
         for group, members in self._groups:
-            rows = group.all_gather(row).cpu()
-            for place in range(1, group.size):
-                if not rows[place, :_DIGEST].equal(rows[0, :_DIGEST]):
-                    raise BoundaryError(
-                        _difference(when, (members[0], members[place]), rows[0], rows[place])
-                    )
+            difference = self._difference(when, row, group, members)
+            found = found or difference
+        # Who shares no group with the two that differ must hear of it, or it would wait for them.
+        for group, _ in self._groups if len(self._groups) > 1 else ():
+            heard = [_text(other) for other in self._gather(_encoded(found), group)]
+            found = next(filter(None, heard), "")
+        if found:
+            raise BoundaryError(found)
+
+    def _difference(
+        self, when: str, row: torch.Tensor, group: Collective, members: tuple[int, ...]
+    ) -> str:
+        rows = self._gather(row, group)
+        for place in range(1, group.size):
+            if not rows[place, :_DIGEST].equal(rows[0, :_DIGEST]):
+                ranks = (members[0], members[place])
+                return _explained(when, ranks, _text(rows[0]), _text(rows[place]))
+        return ""
+
+    def _gather(self, row: torch.Tensor, group: Collective) -> torch.Tensor:
+        return group.all_gather(row.to(self._device)).cpu()
 
 
 class RememberedGroups:
@@ -93,10 +109,19 @@ def device_of(provider: GroupProvider) -> str:
 
 
 def _row(statement: Statement) -> torch.Tensor:
-    """A statement as bytes [1, fixed]: a digest of all of it, then as much text as fits."""
-    text = "\n".join(f"{name}: {_shown(value)}" for name, value in statement.items()).encode()
-    padded = (sha256(text).digest() + text)[: _DIGEST + _TEXT].ljust(_DIGEST + _TEXT, b"\0")
+    return _encoded("\n".join(f"{name}: {_shown(value)}" for name, value in statement.items()))
+
+
+def _encoded(text: str) -> torch.Tensor:
+    """Text as uint8 [1, fixed]: a digest of all of it, then as much as fits."""
+    content = text.encode()
+    padded = (sha256(content).digest() + content)[: _DIGEST + _TEXT].ljust(_DIGEST + _TEXT, b"\0")
     return torch.frombuffer(bytearray(padded), dtype=torch.uint8).view(1, -1)
+
+
+def _text(row: torch.Tensor) -> str:
+    """What `_encoded` was given, from a row [fixed]."""
+    return bytes(row[_DIGEST:].tolist()).rstrip(b"\0").decode(errors="replace")
 
 
 def _shown(value: object) -> str:
@@ -106,18 +131,11 @@ def _shown(value: object) -> str:
     return f"{text[:_LONGEST]}... (sha256 {sha256(text.encode()).hexdigest()[:16]})"
 
 
-def _difference(
-    when: str, ranks: tuple[int, int], first: torch.Tensor, second: torch.Tensor
-) -> str:
+def _explained(when: str, ranks: tuple[int, int], first: str, second: str) -> str:
     lines = [f"ranks {ranks[0]} and {ranks[1]} differ before {when}:"]
-    for one, other in zip(_lines(first), _lines(second), strict=False):
+    for one, other in zip(first.split("\n"), second.split("\n"), strict=False):
+        name, _, value = one.partition(": ")
         if one != other:
-            name = one.partition(": ")[0]
-            value, against = one.partition(": ")[2], other.partition(": ")[2]
+            against = other.partition(": ")[2]
             lines.append(f"  {name}: rank {ranks[0]} has {value}, rank {ranks[1]} has {against}")
     return "\n".join(lines)
-
-
-def _lines(row: torch.Tensor) -> list[str]:
-    text = bytes(row[_DIGEST:].tolist()).rstrip(b"\0")
-    return text.decode(errors="replace").split("\n")

@@ -158,5 +158,9 @@ def stage_scene(subject: Subject, cell: Cell, tokens: Tensor, reference: Referen
     split = cell.split if cell.split and dealt_out(topology, cell) else None
     variant = ORDINARY if cell.split and not split else cell.variant
     multiple = topology.row_multiples[variant]
+    if split:
+        # a shard is padded for what cuts it further, which the shards themselves do not
+        slots = topology.mesh.size(topology.mesh.mask("attn_tp"))
+        multiple = 1 if multiple % slots else slots
     layout = lay_out(topology.mesh, cell.rows, cell.padding, multiple, split)
     return Scene(subject, cell, topology, layout, tokens, reference)

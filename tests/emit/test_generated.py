@@ -117,7 +117,7 @@ def test_an_update_at_the_producer_leaves_a_written_stream() -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_functions_are_straight_lines(source: Path) -> None:
-    """No branch, no loop, no lookup by name or type; a join's one test of its rank is the exception."""
+    """No branch, no loop, no lookup by name or type; only a join tests its rank, once."""
     for name, text in variants(source):
         for node in ast.walk(ast.parse(text)):
             place = f"{name}:{getattr(node, 'lineno', 0)}"

@@ -13,27 +13,44 @@ from boundaryc.emit.render import render
 from boundaryc.emit.stack_views import norm_view
 from tests.emit.compiled import ROOT
 
-PROGRAM = Path(__file__).resolve().parent / "kernel_program.py"
-
 pytest.importorskip("triton")
+
+
+def program(name: str, *words: str, **environment: str) -> None:
+    """Runs one of the programs beside this file; its output is the failure's text."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve().with_name(name)), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def written(folder: Path, width: int, *, rounded: bool) -> str:
+    """The path of `kernels.py` for rows of ``width`` columns."""
+    view = norm_view("tiny", width, 1e-6, rounded=rounded, needs={"rms_norm", "add_rms_norm"})
+    path = folder / "kernels.py"
+    path.write_text(render("kernels.py.jinja", view), encoding="utf-8")
+    return str(path)
 
 
 @pytest.mark.parametrize("width", [64, 100, 2048])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -> None:
-    """For 0, 1, 3 and 17 rows in four dtypes, rows that are slices, and a weight of its own dtype."""
-    view = norm_view("tiny", width, 1e-6, rounded=rounded, needs={"rms_norm", "add_rms_norm"})
-    (tmp_path / "kernels.py").write_text(render("kernels.py.jinja", view), encoding="utf-8")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(tmp_path / "kernels.py"), str(int(rounded))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """For 0, 1, 3 and 17 rows, four dtypes, rows that are slices, a weight of its own dtype."""
+    path = written(tmp_path, width, rounded=rounded)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
+
+
+@pytest.mark.parametrize(("width", "rounded"), [(64, False), (100, True)])
+def test_kernels_compile(tmp_path: Path, width: int, rounded: bool) -> None:
+    """With and without a mask; no GPU is needed for that."""
+    path = written(tmp_path, width, rounded=rounded)
+
+    program("compile_program.py", path, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
 
 
 def test_only_the_kernels_that_are_called() -> None:

@@ -92,13 +92,15 @@ def test_a_file_with_our_header_that_the_manifest_does_not_know_stays(tmp_path: 
     assert copy.exists()
 
 
-def test_hand_edits_of_generated_files_are_replaced(tmp_path: Path) -> None:
-    """A name that is generated belongs to the compiler."""
+def test_without_a_manifest_only_the_header_tells(tmp_path: Path) -> None:
+    """A file that has lost both may be anybody's."""
     publish(output(a="A = 1\n"), tmp_path)
-    (tmp_path / "tiny/a.py").write_text("")
+    (tmp_path / "tiny/manifest.json").unlink()
+    assert publish(output(a="A = 2\n"), tmp_path).written == ("a.py", "manifest.json")
 
+    (tmp_path / "tiny/manifest.json").unlink()
+    (tmp_path / "tiny/a.py").write_text("")
     with pytest.raises(PublishError, match=r"tiny/a.py was not written by boundaryc"):
-        (tmp_path / "tiny/manifest.json").unlink()
         publish(output(a="A = 1\n"), tmp_path)
 
 

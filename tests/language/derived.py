@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,9 +26,10 @@ Found = tuple[Diagnostic, ...]
 HEAD = """\
 # Diagnostics
 
-Each code, with an example that is refused or reported, what is printed for it, and an example that is fine. `boundaryc explain
-CODE` prints one of these. A code never changes its meaning. The hundreds digit says which phase speaks: 0 reading, 1 shape,
-2 meaning, 3 not built yet, 4 planning, 6 lint.
+Each code, with an example that is refused or reported, what is printed for it, and an example that
+is fine. `boundaryc explain CODE` prints one of these. A code never changes its meaning. The
+hundreds digit says which phase speaks: 0 reading, 1 shape, 2 meaning, 3 not built yet, 4 planning,
+6 lint.
 
 Examples stand for the same keys of this file, of which they are the first lines:
 
@@ -90,6 +92,7 @@ NOT_YAML: dict[str, tuple[str, Callable[[], tuple[Found, str]]]] = {
 """How the failing examples come about that are not the text of a file: its name, and what runs."""
 
 
+@cache
 def failing(parts: Explanation) -> tuple[Found, dict[str, str]]:
     """What the failing example of a code gives, and the sources to render it with."""
     if parts.code in NOT_YAML:
@@ -141,19 +144,22 @@ def _renamed(item: Diagnostic, name: str) -> Diagnostic:
     return dataclasses.replace(item, span=span, labels=labels)
 
 
-def derived() -> dict[str, str]:
-    """The text of every derived file by its path in the repository."""
-    rendered = {f"{name}.txt": snapshot(name) for name in FORMATS}
-    rendered["full_in_color.txt"] = snapshot("full", color=True)
-    return (
-        {f"schemas/{name}.schema.json": schema_text(name) for name in SCHEMAS}
-        | {"docs/diagnostics.md": reference()}
-        | {f"tests/fixtures/language/rendered/{name}": t for name, t in rendered.items()}
-    )
+def _derived() -> Iterator[tuple[str, Callable[[], str]]]:
+    for name in SCHEMAS:
+        yield f"schemas/{name}.schema.json", partial(schema_text, name)
+    yield "docs/diagnostics.md", reference
+    for name in FORMATS:
+        yield f"tests/fixtures/language/rendered/{name}.txt", partial(snapshot, name)
+    colored = partial(snapshot, "full", color=True)
+    yield "tests/fixtures/language/rendered/full_in_color.txt", colored
+
+
+DERIVED = dict(_derived())
+"""What writes each derived file, by its path in the repository."""
 
 
 if __name__ == "__main__":
-    for name, text in derived().items():
+    for name, write in DERIVED.items():
         target = ROOT / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8", newline="\n")
+        target.write_text(write(), encoding="utf-8", newline="\n")

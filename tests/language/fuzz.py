@@ -26,10 +26,46 @@ LIMIT = 1.0
 
 PIECES = (
     *("", " ", "  ", "\n", "\r\n", "\t", ":", ": ", ",", "{", "}", "[", "]", "- ", "? ", "---\n"),
-    *("&a ", "*a", "<<: ", "!!str ", "!x ", "'", '"', "|\n", ">\n", "%YAML 1.1\n", "#", " # x", "@"),
-    *("0", "1", "-1", "2", "3", "4096", "99999999999999999999", "0x10", "1.5", ".inf", ".nan", "1e999"),
+    *(
+        "&a ",
+        "*a",
+        "<<: ",
+        "!!str ",
+        "!x ",
+        "'",
+        '"',
+        "|\n",
+        ">\n",
+        "%YAML 1.1\n",
+        "#",
+        " # x",
+        "@",
+    ),
+    *(
+        "0",
+        "1",
+        "-1",
+        "2",
+        "3",
+        "4096",
+        "99999999999999999999",
+        "0x10",
+        "1.5",
+        ".inf",
+        ".nan",
+        "1e999",
+    ),
     *("~", "null", "true", "yes", "tp", "attn_dp", "attn_cp", "moe", "link", "order", "joins_sum"),
-    *("context_parallel", "input_scattered", "branch", "class", "norm", "kernels", "a_to_b", "__x__"),
+    *(
+        "context_parallel",
+        "input_scattered",
+        "branch",
+        "class",
+        "norm",
+        "kernels",
+        "a_to_b",
+        "__x__",
+    ),
     *("\ufeff", "\x00", "\x1b[31m", "\x85", "\u2028", "\u0435", "\uff41", "\u202e", "\ud800"),
     *("\U0001f600", "\u0301", "x" * 50, "x" * 11_000, "[" * 40, "{a: " * 40, "0-2: ", "pattern: A"),
     *("# boundaryc: allow BC601 because x\n", "# boundaryc: allow"),
@@ -66,7 +102,9 @@ def _replace(rng: random.Random, text: str) -> str:
 
 def _character(rng: random.Random, text: str) -> str:
     start = rng.randint(0, len(text))
-    return text[:start] + chr(rng.choice((rng.randrange(128), rng.randrange(0x110000)))) + text[start:]
+    return (
+        text[:start] + chr(rng.choice((rng.randrange(128), rng.randrange(0x110000)))) + text[start:]
+    )
 
 
 def _lines(rng: random.Random, text: str) -> str:
@@ -158,7 +196,7 @@ def run(count: int, seed: int, report: Callable[[Statistics], None] | None = Non
         begin = time.perf_counter()
         try:
             found = examine(text)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is a failure
+        except Exception as problem:  # whatever it is, it is a failure
             found = ()
             stats.failures.append(f"text {number}: {problem!r}\n{text[:2000]!r}")
         else:

@@ -143,10 +143,34 @@ SAME = {
     "range of one form or the other": BASE.replace(
         LAYERS, "layers: {count: 4, at: {0: [attention, mlp], 1-3: [attention, experts]}}"
     ),
+    "defaults of the newer keys": BASE.replace(
+        "{kind: attention}", "{kind: attention, order: shard, joins_sum: never}"
+    ).replace("{tp: 4}", "{tp: 4, link: {latency_us: 10, bandwidth_gb_s: 300.0}}"),
+    "empty link": BASE.replace("{tp: 4}", "{tp: 4, link: {}, attn_cp: 1}"),
     "pattern": BASE.replace(
         LAYERS, "layers: {pattern: AEEE, stages: {A: [attention, mlp], E: [attention, experts]}}"
     ),
 }
+
+
+def test_context_shards_links_and_token_order() -> None:
+    """Sizes are resolved with attn_cp, links are numbers, stages know their order."""
+    text = BASE.replace("tp4: {tp: 4}", "tp4: {tp: 8, attn_cp: 2, dense_tp: attn_tp, LINK}")
+    text = text.replace("LINK", "link: {latency_us: 2, bandwidth_gb_s: 0.5}")
+    text = text.replace("{kind: attention}", "{kind: attention, order: token, joins_sum: allow}")
+    stack = loads(text.replace("[ordinary]", "[sequence_parallel, context_parallel, ordinary]"))
+    spec = stack.topologies[1]
+    assert (spec.attn_dp, spec.attn_cp, spec.attn_tp, spec.dense_tp) == (1, 2, 4, 4)
+    assert (spec.latency_us, spec.bandwidth_gb_s, spec.alpha) == (2.0, 0.5, 1000)
+    assert stack.topologies[0].alpha == 3_000_000
+    attention, mlp, _ = stack.stages
+    assert (attention.order, attention.joins_sum, mlp.order, mlp.joins_sum) == (
+        "token",
+        True,
+        "shard",
+        False,
+    )
+    assert stack.variants == ("ordinary", "context_parallel", "sequence_parallel")
 
 
 def test_nothing_depends_on_the_order_of_keys() -> None:
@@ -192,6 +216,12 @@ def test_canonical_ignores_what_has_no_meaning(text: str) -> None:
         ("tp4: {tp: 4}", "tp4: {tp: 4, dense_tp: 1}"),
         ("[ordinary]", "[ordinary, sequence_parallel]"),
         ("variants: [ordinary]", "policy: {auto: ar}"),
+        ("{kind: attention}", "{kind: attention, order: token}"),
+        ("{kind: ffn}", "{kind: ffn, joins_sum: allow}"),
+        ("tp4: {tp: 4}", "tp4: {tp: 4, attn_cp: 2}"),
+        ("tp4: {tp: 4}", "tp4: {tp: 4, link: {latency_us: 11}}"),
+        ("tp4: {tp: 4}", "tp4: {tp: 4, link: {bandwidth_gb_s: 301}}"),
+        ("[ordinary]", "[ordinary, input_scattered]"),
     ],
 )
 def test_canonical_sees_what_has_meaning(old: str, new: str) -> None:

@@ -162,7 +162,7 @@ def test_exits_name_the_stage_that_leaves(tmp_path: Path) -> None:
 
 
 def test_two_runs(tmp_path: Path) -> None:
-    """Equal runs agree; the first call that changed is found on each rank, the policies may differ."""
+    """The first call that changed is found on each rank; policies and lines of code may differ."""
     made = [*FORWARD, {**FORWARD[0], "op": "reduce_scatter"}, *FORWARD[1:]]
     one = run(tmp_path / "a")
     same = run(tmp_path / "b", about={rank: {"policy": "rsv"} for rank in range(4)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -9,7 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundaryc.runtime import BoundaryError, Collective, Mesh, Sizes, TorchGroups
+from boundaryc.runtime import (
+    BoundaryError,
+    Collective,
+    GroupProvider,
+    Mesh,
+    Sizes,
+    TorchGroups,
+)
+from boundaryc.runtime.handshake import CHECK_VARIABLE
+from boundaryc.runtime.trace import TRACE_VARIABLE
 from tests.runtime import sample
 from tests.runtime.model import LAYERS, WIDTH, Norm, Weights
 
@@ -179,3 +190,55 @@ def wrong_sizes(rank: int) -> list[str]:
         except BoundaryError:
             texts.append("BoundaryError")
     return texts
+
+
+def traced(rank: int, folder: str) -> tuple[list[str], str]:
+    """A forward with the trace asked for; its collectives as seen below the trace."""
+    os.environ[TRACE_VARIABLE] = folder
+    try:
+        provider = RecordingGroups()
+        stack = sample.load("tp4_dp2", provider, policy="rsv")
+    finally:
+        del os.environ[TRACE_VARIABLE]
+    batch = stack.batch(rows_per_dp=[2, 5], padding="sum_len", mode="prefill")
+    Model(stack, rank).forward(batch)
+    return provider.log, type(stack.groups.tp).__name__
+
+
+class _Other(sample.tp4_dp2.Stack):
+    """The sample, generated from something else."""
+
+    __module__ = sample.tp4_dp2.Stack.__module__
+    manifest_hash = "sha256:other"
+
+
+class _Smaller(sample.tp4_dp2.Stack):
+    """The sample on a topology of fewer ranks."""
+
+    __module__ = sample.tp4_dp2.Stack.__module__
+    topology = "tp2"
+    mesh = Mesh((("attn_tp", 2, "attn_tp"),))
+
+
+def checked(rank: int, odd: int, what: str) -> tuple[str, float]:
+    """What rank ``odd`` alone does differently while handshakes are on; the error, and seconds."""
+    began = time.monotonic()
+    os.environ[CHECK_VARIABLE] = "1"
+    try:
+        _load_and_start(groups(None), what if rank == odd else "nothing")
+    except BoundaryError as error:
+        return str(error), time.monotonic() - began
+    finally:
+        del os.environ[CHECK_VARIABLE]
+    return "", time.monotonic() - began
+
+
+def _load_and_start(provider: GroupProvider, what: str) -> None:
+    kind = {"manifest": _Other, "topology": _Smaller}.get(what, sample.tp4_dp2.Stack)
+    policy = {"policy": "rs", "unknown policy": "fast"}.get(what, "rsv")
+    layers = range(1, 3) if what == "layers" else None
+    stack = kind(provider, policy=policy, layers=layers)
+    rows = [4, 4] if what == "rows" else [2, 5]
+    mode: Any = "decode" if what == "mode" else "prefill"
+    stack.start(stack.batch(rows_per_dp=[2, 5], padding="sum_len", mode="prefill"))
+    stack.start(stack.batch(rows_per_dp=rows, padding="sum_len", mode=mode))

@@ -28,7 +28,6 @@ from boundaryc.verify.cells import Cell
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.modules import import_package
 from boundaryc.verify.run import Prover
-from tests.verify.faults import stacks
 from tests.verify.faults.stacks import INVALID, STACKS
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -145,24 +144,8 @@ def diagnostics() -> str | None:
 
 
 def budget() -> str | None:
-    """Plans send what was agreed: collectives and bytes of every topology and variant."""
-    for plan in plans():
-        for line, found in sends(plan).items():
-            if stacks.BUDGET.get(line) != found:
-                return f"{line}: {found} instead of {stacks.BUDGET.get(line)}"
-    return None
-
-
-def sends(plan: StackPlan) -> dict[str, tuple[int, int]]:
-    """Collectives and bytes of all boundaries, by topology, policy and column."""
-    found: dict[str, tuple[int, int]] = {}
-    for topology in plan.topologies:
-        for policy, tables in topology.tables.items():
-            for number, table in enumerate(tables):
-                costs = [boundary.path.cost for boundary in table.values()]
-                total = (sum(c.collectives for c in costs), sum(c.wire for c in costs))
-                found[f"{plan.stack.name} {topology.spec.name} {policy} {number}"] = total
-    return found
+    """The planner's tests of what known boundaries send."""
+    return _pytest("plan/test_compose.py")
 
 
 def units() -> str | None:

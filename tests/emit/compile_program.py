@@ -1,0 +1,52 @@
+"""Compiles a generated `kernels.py` for a GPU that need not be there; fails where Triton does.
+
+Interpretation accepts Python that the compiler rejects, so both are tested. Argument: the file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+HOPPER = GPUTarget("cuda", 90, 32)
+
+
+def main(path: str) -> None:
+    """Compiles both kernels for bfloat16 rows and a float32 weight."""
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    for kernel, function in (
+        (kernels._RMS_NORM, kernels._rms_norm),
+        (kernels._ADD_RMS_NORM, kernels._add_rms_norm),
+    ):
+        compile_kernel(kernels, kernel, function)
+
+
+def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
+    """Down to machine code, as the first launch would."""
+    constants = {"EPS": kernels.EPS, "WIDTH": kernels.WIDTH, "BLOCK": kernels.BLOCK}
+    constants["ACCUMULATE"] = tl.float32
+    signature = {}
+    for name in inspect.signature(function).parameters:
+        if name in constants:
+            signature[name] = "constexpr"
+        elif name.endswith("stride"):
+            signature[name] = "i32"
+        else:
+            signature[name] = "*fp32" if name == "weight" else "*bf16"
+    source = ASTSource(kernel, signature, constexprs=constants)
+    assert triton.compile(source, target=HOPPER).asm["ptx"]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,79 @@
+"""A residual that joins a sum: written by hand, because the planner joins only where it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from boundaryc.emit.drafts import draft, rendered
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.script import Calls
+from boundaryc.graph.build import Edge, Node
+from boundaryc.operations import BUILTIN
+from boundaryc.plan.cost import Cost
+from boundaryc.plan.ops import (
+    AllReduce,
+    HandOff,
+    Join,
+    Operation,
+    Read,
+    ReduceScatter,
+    ResidualSlice,
+)
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.search import Goal, Path
+from boundaryc.plan.state import Phase, State
+from boundaryc.topology import Sizes, build_mesh
+from tests.emit.facts import facts
+
+MESH = build_mesh(Sizes(tp=4, attn_dp=2, attn_cp=1, attn_tp=2, dense_tp=4, moe_dp=1))
+DP, TP = 0b01, 0b10
+BUILT_IN = {operation.name: operation for operation in BUILTIN}
+
+
+def prepare(start: State, goal: Goal, *ops: Operation) -> str:
+    """The consumer's function of a boundary of plain adds and norms."""
+    edge = Edge(Node("", "attention"), Node("attention", "mlp"))
+    boundary = Boundary(edge, start, goal, facts(MESH, joins_sum=True), Path(ops, Cost()))
+    calls = Calls("attention", "mlp", BUILT_IN["add"], BUILT_IN["norm"], {})
+    found = draft(boundary, Scope(MESH), calls, scoped=False).prepare
+    return "\n".join(rendered(found, found.base, "mlp", ()))
+
+
+def test_one_rank_of_the_group_adds() -> None:
+    """The residual lies on the partial's rows: exactly one rank may add it."""
+    start = State(Phase.CONTRIBUTION, DP, TP, DP)
+    text = prepare(start, Goal(DP, DP), HandOff(), Join(), AllReduce(TP), Read())
+
+    assert text.endswith(
+        """
+    groups, stream = batch.groups, batch.stream
+    hidden = stream.take(hidden)
+    if groups.attn_tp.rank == 0:
+        hidden = add(stream.residual, hidden)
+    stream.residual = groups.attn_tp.all_reduce(hidden)
+    return rms_norm(stream.residual, norm.weight)"""
+    )
+
+
+def test_each_rank_adds_its_own_rows() -> None:
+    """The residual is cut over the sum's ranks: each adds at its own place, none twice."""
+    start = State(Phase.CONTRIBUTION, DP, TP, DP)
+    text = prepare(
+        start,
+        Goal(DP | TP, DP | TP),
+        HandOff(),
+        ResidualSlice(TP),
+        Join(),
+        ReduceScatter(TP, variable=False),
+        Read(),
+    )
+
+    assert "    hidden = add(rows.attn_tp.place(stream.residual), hidden)\n" in text
+    assert "rank == 0" not in text
+    assert "    stream.residual = groups.attn_tp.reduce_scatter(hidden)\n" in text
+
+
+def test_an_operation_that_is_not_legal_is_a_bug() -> None:
+    """The emitter replays the typing rules and refuses a plan that breaks them."""
+    with pytest.raises(ValueError, match="is not legal"):
+        prepare(State(Phase.CONTRIBUTION, DP, TP, DP), Goal(DP, DP), HandOff(), Read())

@@ -1,0 +1,75 @@
+"""The small parts: names, runs, columns, layout, and the examples in their docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import boundaryc.emit
+from boundaryc.emit.columns import merged
+from boundaryc.emit.naming import suffixes
+from boundaryc.emit.render import templates_directory
+from boundaryc.emit.runs import runs
+from boundaryc.plan.result import Column
+
+MODULES = [
+    f"boundaryc.emit.{module.name}" for module in pkgutil.iter_modules(boundaryc.emit.__path__)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name: str) -> None:
+    """They are run as they stand."""
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=40))
+def test_runs_say_the_same(names: list[str]) -> None:
+    """Writing the runs out gives the names again."""
+    assert [n for run in runs(names) for n in run.names * run.count] == names
+
+
+@given(st.lists(st.fixed_dictionaries({"x": st.sampled_from("ab"), "y": st.sampled_from("ab")}),
+                min_size=1, max_size=6))  # fmt: skip
+def test_suffixes_differ(traits: list[dict[str, str]]) -> None:
+    """Always, and the first has none."""
+    found = suffixes(traits)
+
+    assert found[0] == ""
+    assert len(set(found)) == len(found)
+
+
+EVEN = [("a", "b"), ("a",), ("b",), ()]
+
+
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=4))
+def test_merged_columns_serve_every_batch(behaviours: list[int]) -> None:
+    """Each batch finds what was planned for it, among the fewest columns that greed finds."""
+    columns = [Column("ordinary", even) for even in EVEN]
+    kept = merged(columns, behaviours.__getitem__)
+
+    for index, even in enumerate(EVEN):
+        first = next(k for k in kept if set(columns[k].even) <= set(even))
+        assert behaviours[first] == behaviours[index]
+    if len(set(behaviours)) == 1:
+        assert kept == (3,)
+
+
+@pytest.mark.parametrize("large", ["few", "many"])
+def test_columns_of_few_and_many_rows(large: str) -> None:
+    """Two behaviours by size need two columns, the bounded one first; equal ones need one."""
+    columns = [Column("ordinary", (), few=True), Column("ordinary", (), few=False)]
+
+    kept = merged(columns, ["few", large].__getitem__)
+
+    assert kept == ((0, 1) if large == "many" else (1,))
+
+
+def test_templates_are_found() -> None:
+    """In a checkout; an installed package has them inside (see the packaging tests)."""
+    assert (templates_directory() / "module.py.jinja").is_file()

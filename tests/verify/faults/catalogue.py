@@ -1,0 +1,7 @@
+"""All seeded faults."""
+
+from __future__ import annotations
+
+from tests.verify.faults import emitter, models_and_language, planner, runtime
+
+FAULTS = (*planner.FAULTS, *emitter.FAULTS, *runtime.FAULTS, *models_and_language.FAULTS)

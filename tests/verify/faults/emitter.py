@@ -1,0 +1,277 @@
+"""Faults in what is written: statements, exits, tables, layout and templates."""
+
+from __future__ import annotations
+
+from tests.verify.faults.fault import Fault
+
+SCRIPT = "boundaryc/emit/script.py"
+DRAFTS = "boundaryc/emit/drafts.py"
+VIEWS = "boundaryc/emit/topology_views.py"
+
+
+def _fault(
+    name: str, does: str, path: str, old: str, new: str, *seen_by: str, area: str = "emitter"
+) -> Fault:
+    return Fault(name, area, does, path, old, new, seen_by)
+
+
+FAULTS = (
+    _fault(
+        "sum-dropped",
+        "An all-reduce is not written.",
+        SCRIPT,
+        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
+        '        self._say(f"sum over {group}")',
+        '        self._put(f"{_target(step)} = hidden")\n'
+        '        self._say(f"sum over {group}")',
+        "values",
+    ),
+    _fault(
+        "sum-twice",
+        "An all-reduce is written twice.",
+        SCRIPT,
+        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
+        '        self._say(f"sum over {group}")',
+        '        self._put(f"hidden = groups.{group}.all_reduce(hidden)")\n'
+        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
+        '        self._say(f"sum over {group}")',
+        "values",
+    ),
+    _fault(
+        "sum-in-the-wrong-group",
+        "A sum is done over all ranks instead of those that owe it.",
+        SCRIPT,
+        "    def _all_reduce(self, step: Step, axes: int) -> None:\n"
+        "        group = self.scope.group(axes)",
+        "    def _all_reduce(self, step: Step, axes: int) -> None:\n"
+        "        group = self.scope.group(self.scope.mesh.every)",
+        "values",
+    ),
+    _fault(
+        "placed-sum-without-the-sum",
+        "A placed sum is over the gathered ranks only: what they owed stays partial.",
+        SCRIPT,
+        "group = self.scope.group(gather | total)",
+        "group = self.scope.group(gather)",
+        "values",
+    ),
+    _fault(
+        "norm-before-sum",
+        "The norm sees the residual before the contribution is added.",
+        SCRIPT,
+        '"hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)"',
+        '"hidden, stream.residual = add_rms_norm(0 * hidden, stream.residual, norm.weight)[0], "\n'
+        '                    "stream.residual + hidden"',
+        "values",
+    ),
+    _fault(
+        "residual-on-every-rank",
+        "Every rank of a sum adds the residual to its partial, not one.",
+        SCRIPT,
+        "        if alone:\n",
+        "        if False:\n",
+        "values",
+    ),
+    _fault(
+        "residual-on-the-wrong-rows",
+        "The residual joins a sum at the rows' beginning, not at its own place.",
+        SCRIPT,
+        "            own = f\"rows.{self.scope.row(extra, state.residual)}.place({own})\"",
+        "            own = f\"rows.{self.scope.row(extra, state.residual)}.place({own}).flip(0)\"",
+        "values",
+    ),
+    _fault(
+        "wrong-rows",
+        "A slice takes rows by the sizes of the coarser side.",
+        SCRIPT,
+        "        place = self.scope.row(axes, finer)\n        residual =",
+        "        place = self.scope.row(axes, axes)\n        residual =",
+        "values",
+    ),
+    _fault(
+        "gather-of-the-wrong-value",
+        "A gather of the stream gathers what came in instead.",
+        SCRIPT,
+        '        self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")',
+        '        self._put(f"stream.residual = groups.{group}.all_gather(hidden{sizes})")',
+        "values",
+    ),
+    _fault(
+        "gather-without-sizes",
+        "A variable gather is written without its sizes.",
+        SCRIPT,
+        '        return f", rows.{self.scope.row(axes, finer)}.sizes"',
+        '        return ""',
+        "census",
+    ),
+    _fault(
+        "joined-sum-is-no-stream",
+        "A joined sum is taken for an input: the residual is never written.",
+        SCRIPT,
+        '    return "stream.residual" if step.after.phase is Phase.STREAM else "hidden"',
+        '    return "hidden"',
+        "values",
+    ),
+    _fault(
+        "residual-kept-at-the-entry",
+        "The stream is entered and the residual is not set.",
+        SCRIPT,
+        'self._put("stream.residual = stream.enter(hidden)")',
+        'self._put("hidden = stream.enter(hidden)")',
+        "refusals",
+    ),
+    _fault(
+        "update-forgets-its-parameters",
+        "A declared update runs with the parameters of the read.",
+        SCRIPT,
+        '        params = ["*stream.params"]',
+        '        params = ["*stream.params[::-1]"]',
+        "values",
+    ),
+    _fault(
+        "update-twice",
+        "A declared update at its producer runs at the consumer too.",
+        SCRIPT,
+        '        self._put(f"stream.residual = {name}({arguments})")',
+        '        self._put(f"stream.residual = {name}({arguments})")\n'
+        '        self._put(f"stream.residual = {name}({arguments})")',
+        "values",
+    ),
+    _fault(
+        "raw-read-aliases-the-input",
+        "A raw read of the stream returns what came in.",
+        SCRIPT,
+        '            self._put("hidden = stream.residual")',
+        '            self._put("hidden = hidden")',
+        "values",
+    ),
+    _fault(
+        "flag-says-scatter-never",
+        "An exit that ends in a scatter says that compute must sum.",
+        DRAFTS,
+        'return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter, reduce, leave)',
+        'return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter,'
+        " _sum_inside(producer, scope, owes) if owes else reduce, leave)",
+        "values",
+    ),
+    _fault(
+        "exit-sums-nowhere",
+        "Where compute must sum itself, its exit keeps the partial.",
+        DRAFTS,
+        "        reduce = _sum_inside(producer, scope, owes)\n",
+        "        reduce = _kept(producer, scope.mesh, owes)\n",
+        "values",
+    ),
+    _fault(
+        "exit-sums-and-leaves-the-sum",
+        "Compute sums itself and the exit sums again.",
+        DRAFTS,
+        "        leave = _leave(boundary, scope, calls, sequence[1:])",
+        "        leave = _leave(boundary, scope, calls, sequence)",
+        "values",
+    ),
+    _fault(
+        "params-not-carried",
+        "The parameters of an update are not left with the contribution.",
+        DRAFTS,
+        "    if params and not updated:",
+        "    if params and updated:",
+        "refusals",
+    ),
+    _fault(
+        "stream-left-as-contribution",
+        "A written stream is left as a contribution that is still to be added.",
+        DRAFTS,
+        '        last, returns = "return stream.keep(stream.residual)", "Tensor"',
+        '        last, returns = "return stream.pend(stream.residual)", "Tensor"',
+        "emission",
+        "values",
+    ),
+    _fault(
+        "merge-by-name-alone",
+        "Functions that differ only in their statements are taken for one.",
+        DRAFTS,
+        "        return (self.base, self.params, self.doc, self.body)",
+        "        return (self.base, self.params)",
+        "values",
+    ),
+    _fault(
+        "columns-merged-too-far",
+        "A kind of batch falls to a column that was planned for even rows.",
+        "boundaryc/emit/columns.py",
+        "    return first is not None and behaviour(first) == wanted",
+        "    return first is not None",
+        "census",
+    ),
+    _fault(
+        "layers-of-the-first-policy",
+        "Every policy gets the tables of the first one.",
+        "boundaryc/emit/tables.py",
+        "        sequences[policy] = _layers(plan, functions, by_place, policy)",
+        "        sequences[policy] = _layers(plan, functions, by_place, next(iter(sequences), policy))",
+        "values",
+    ),
+    _fault(
+        "groups-over-all-ranks",
+        "The layout asks for every group over all ranks.",
+        VIEWS,
+        '["MESH", quoted(mesh.names(axes))]',
+        '["MESH", quoted(mesh.names(mesh.every))]',
+        "values",
+        area="layout",
+    ),
+    _fault(
+        "members-of-the-coarser-side",
+        "Row counts of a move are those of rows that nothing cuts further.",
+        VIEWS,
+        'f"finer={quoted(mesh.names(finer))}"',
+        'f"finer={quoted(mesh.names(moved))}"',
+        "values",
+        area="layout",
+    ),
+    _fault(
+        "even-column-for-all",
+        "The columns of a topology do not say what must be even.",
+        VIEWS,
+        '        even = f", even={quoted(atoms)}" if atoms else ""',
+        '        even = ""',
+        "census",
+        area="layout",
+    ),
+    _fault(
+        "norm-of-the-rounded-sum",
+        "The fused norm adds the residual and returns it unchanged.",
+        "templates/rowwise.py.jinja",
+        "    return runtime.add_rms_norm(x, residual, weight, EPS)",
+        "    return runtime.add_rms_norm(x, residual, weight, EPS)[0], residual",
+        "values",
+        area="template",
+    ),
+    _fault(
+        "eps-forgotten",
+        "The norm runs with another epsilon.",
+        "templates/rowwise.py.jinja",
+        "    return runtime.rms_norm(x, weight, EPS)\n",
+        "    return runtime.rms_norm(x, weight, EPS * 10)\n",
+        "values",
+        area="template",
+    ),
+    _fault(
+        "tables-without-a-policy",
+        "The topology's module binds the tables of its first policy only.",
+        "templates/topology.py.jinja",
+        "    tables = TABLES",
+        '    tables = dict.fromkeys(TABLES, TABLES["auto"])',
+        "values",
+        area="template",
+    ),
+    _fault(
+        "policy-not-passed-on",
+        "`load` forgets the policy.",
+        "templates/stack.py.jinja",
+        "        groups, policy=policy, layers=layers",
+        "        groups, layers=layers",
+        "values",
+        area="template",
+    ),
+)
