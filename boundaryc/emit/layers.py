@@ -106,4 +106,4 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
 def _param(stage: str, param: str, *, norm: bool) -> Param:
     if norm:
         return Param(stage, "Norm", f"the norm before {stage}")
-    return Param(f"{stage}_{param}", "Any", f"`{param}` of {stage}'s operations")
+    return Param(f"{stage}_{param}", "Any", f"`{param}` of the operations of {stage}")

@@ -48,33 +48,29 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         if groups
         else "No boundary of this topology communicates.",
         group_slots=_slots([name for name, _ in groups]),
-        groups=tuple(
-            line
+        groups=_attributes(
+            (f"self.{name} = provider.collective(", "MESH", quoted(mesh.names(axes)))
             for name, axes in groups
-            for line in bracketed(
-                f"self.{name} = provider.collective(",
-                ["MESH", quoted(mesh.names(axes))],
-                ")",
-                indent=8,
-            )
-        )
-        or ("pass",),
+        ),
         row_doc="Rows of each member of a group, for every move that looks them up."
         if rows
         else "No boundary of this topology moves rows by their counts.",
         row_slots=_slots([name for name, _ in rows]),
-        rows=tuple(
-            line
-            for name, (moved, finer) in rows
-            for line in bracketed(
+        rows=_attributes(
+            (
                 f"self.{name} = cut.members(",
-                [quoted(mesh.names(moved)), f"finer={quoted(mesh.names(finer))}"],
-                ")",
-                indent=8,
+                quoted(mesh.names(moved)),
+                f"finer={quoted(mesh.names(finer))}",
             )
-        )
-        or ("pass",),
+            for name, (moved, finer) in rows
+        ),
     )
+
+
+def _attributes(calls: Iterable[tuple[str, str, str]]) -> Lines:
+    """The body of a constructor: each attribute from a call with two arguments."""
+    lines = (bracketed(head, [first, second], ")", indent=8) for head, first, second in calls)
+    return tuple(line for call in lines for line in call) or ("pass",)
 
 
 def _mesh(atoms: list[str], labels: list[str]) -> Lines:

@@ -78,9 +78,17 @@ def test_one_bad_file(text: str, code: str) -> None:
     assert time.perf_counter() - begin < 3  # each takes less than one; other work may run beside
 
 
-def test_the_number_of_errors_is_bounded() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        BASE + "stack: x\n" * 5000,
+        BASE + "".join(f"k{i}: 1\n" for i in range(5000)),
+        _far_too_many_layers(),
+    ],
+    ids=["reading", "shape", "meaning"],
+)
+def test_the_number_of_errors_is_bounded(text: str) -> None:
     """Thousands of errors are collected up to a limit, and the renderer counts the rest."""
-    text = BASE + "".join("stack: x\n" for _ in range(5000))
     with pytest.raises(BoundarycError) as caught:
         loads(text)
     assert len(caught.value.diagnostics) == 100

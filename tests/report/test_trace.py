@@ -123,6 +123,16 @@ def test_a_gather_of_other_rows_than_its_sizes_say(tmp_path: Path) -> None:
     assert [one.where for one in report.divergences] == ["group attn_dp, ranks [1, 3], call 0"]
 
 
+def test_sizes_that_differ(tmp_path: Path) -> None:
+    """Members that expect other rows of each other, though each sends what it says itself."""
+    gather = [call("all_gather", "attn_dp", sizes=[2, 2])]
+    wrong = [{**gather[0], "sizes": [3, 2]}]
+
+    report = compare(write(tmp_path / "a", {0: gather, 1: gather, 2: gather, 3: wrong}, {}))
+
+    assert [one.where for one in report.divergences] == ["group attn_dp, ranks [1, 3], call 0"]
+
+
 def test_a_skipped_call_shows_what_the_rank_did_instead(tmp_path: Path) -> None:
     """Ranks that wait, and the one that went elsewhere: the first of several divergences."""
     made = FORWARD[:1] + FORWARD[2:]

@@ -63,6 +63,7 @@ def test_a_missing_fact_is_a_type_error(fact: str) -> None:
         ("embeddings", "partial", "embeddings is 'partial'; only an input_scattered batch"),
         ("cp", "zigzag", "cp is 'zigzag'; it must be a ContextParallel or None"),
         ("cp", ContextParallel("zigzag", ((3,), (2, 2))), r"cp.requests add up to \(3, 4\) rows"),
+        ("cp", ContextParallel("zigzag", ((5,), (3,))), r"cp.requests add up to \(5, 3\) rows"),
         ("cp", ContextParallel("zigzag", ((3,),)), r"cp.requests add up to \(3,\) rows"),
     ],
 )

@@ -141,3 +141,18 @@ def test_long_facts_are_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(errors)) == 1
     assert errors[0].startswith("ranks 0 and 1 differ before a forward:\n  cp: rank 0 has Context")
     assert errors[0].count("sha256") == 2
+
+
+def test_a_trace_names_who_asked_for_a_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake is no boundary: its caller is the code that loads the stack."""
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
+    records: list[Any] = []
+
+    def program(groups: Any) -> None:
+        _load_and_start(TracedGroups(groups, records.append), "nothing")
+
+    World[None](4).run(program)
+
+    calls = [record for record in records if "op" in record]
+    assert len(calls) == 3 * 4
+    assert {call["function"] for call in calls} == {"_load_and_start"}

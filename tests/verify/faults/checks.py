@@ -34,25 +34,37 @@ TESTS = Path(__file__).resolve().parents[2]
 ORIGIN = Origin("stack.yaml", "boundaryc compile stack.yaml", "0" * 64)
 
 
-@cache
-def plans() -> tuple[StackPlan, ...]:
-    """The plans of all stacks."""
-    return tuple(supported(plan_stack(loads(text, name))) for name, text in STACKS.items())
+selected = tuple(STACKS)
+"""The stacks that checks look at; the process that runs them narrows it to be quick."""
 
 
 @cache
-def provers() -> tuple[Prover, ...]:
-    """The stacks, rendered and imported."""
-    return tuple(
-        Prover(plan, import_package(emit(plan, ORIGIN).files, plan.stack.name)) for plan in plans()
-    )
+def plan(name: str) -> StackPlan:
+    """The plan of a stack."""
+    return supported(plan_stack(loads(STACKS[name], name)))
+
+
+@cache
+def prover(name: str) -> Prover:
+    """A stack, rendered and imported."""
+    return Prover(plan(name), import_package(emit(plan(name), ORIGIN).files, name))
+
+
+def plans() -> Iterator[StackPlan]:
+    """The plans of the selected stacks."""
+    return map(plan, selected)
+
+
+def provers() -> Iterator[Prover]:
+    """The selected stacks, ready to run cells."""
+    return map(prover, selected)
 
 
 def distinct() -> Iterator[tuple[Boundary, tuple[int, ...]]]:
     """Every different boundary with the sizes of its mesh."""
     seen = set()
-    for plan in plans():
-        for topology in plan.topologies:
+    for planned in plans():
+        for topology in planned.topologies:
             for table in (table for some in topology.tables.values() for table in some):
                 for boundary in table.values():
                     if (boundary, topology.mesh.sizes) not in seen:
@@ -63,7 +75,7 @@ def distinct() -> Iterator[tuple[Boundary, tuple[int, ...]]]:
 def planning() -> str | None:
     """Every stack can be planned."""
     try:
-        plans()
+        list(plans())
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -94,7 +106,7 @@ def provenance() -> str | None:
 def emission() -> str | None:
     """Every plan becomes modules that can be imported."""
     try:
-        provers()
+        list(provers())
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -107,9 +119,9 @@ def cells(stop: Callable[[str], bool]) -> dict[str, str]:
     deadlock, refusals are errors of the runtime.
     """
     found: dict[str, str] = {}
-    for prover in provers():
-        for number, cell in enumerate(_cells(prover.subject.plan)):
-            outcome = prover.run(cell, schedule=number)
+    for ready in provers():
+        for number, cell in enumerate(_cells(ready.subject.plan)):
+            outcome = ready.run(cell, schedule=number)
             if outcome.failure is not None:
                 kind = _kind(outcome.failure)
                 found.setdefault(kind, f"{cell}: {outcome.failure.splitlines()[0]}")
@@ -124,10 +136,12 @@ def _kind(failure: str) -> str:
     return "values" if failure.startswith("MismatchError") else "refusals"
 
 
-def _cells(plan: StackPlan) -> list[Cell]:
+def _cells(planned: StackPlan) -> list[Cell]:
     """A covering sample, small topologies first."""
-    ranks = {topology.spec.name: topology.spec.tp for topology in plan.topologies}
-    return sorted(covering(list(matrix(plan, Selection()))), key=lambda cell: ranks[cell.topology])
+    ranks = {topology.spec.name: topology.spec.tp for topology in planned.topologies}
+    return sorted(
+        covering(list(matrix(planned, Selection()))), key=lambda cell: ranks[cell.topology]
+    )
 
 
 def diagnostics() -> str | None:
@@ -158,6 +172,7 @@ def units() -> str | None:
         "runtime/test_rowwise.py",
         "test_topology.py",
         "plan/test_joint.py",
+        "language/test_load.py",
     )
     return _pytest(*files)
 

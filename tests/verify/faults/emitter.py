@@ -22,8 +22,7 @@ FAULTS = (
         SCRIPT,
         '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
         '        self._say(f"sum over {group}")',
-        '        self._put(f"{_target(step)} = hidden")\n'
-        '        self._say(f"sum over {group}")',
+        '        self._put(f"{_target(step)} = hidden")\n        self._say(f"sum over {group}")',
         "values",
     ),
     _fault(
@@ -76,8 +75,8 @@ FAULTS = (
         "residual-on-the-wrong-rows",
         "The residual joins a sum at the rows' beginning, not at its own place.",
         SCRIPT,
-        "            own = f\"rows.{self.scope.row(extra, state.residual)}.place({own})\"",
-        "            own = f\"rows.{self.scope.row(extra, state.residual)}.place({own}).flip(0)\"",
+        '            own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"',
+        '            own = f"rows.{self.scope.row(extra, state.residual)}.place({own}).flip(0)"',
         "values",
     ),
     _fault(
@@ -207,16 +206,16 @@ FAULTS = (
         "layers-of-the-first-policy",
         "Every policy gets the tables of the first one.",
         "boundaryc/emit/tables.py",
-        "        sequences[policy] = _layers(plan, functions, by_place, policy)",
-        "        sequences[policy] = _layers(plan, functions, by_place, next(iter(sequences), policy))",
+        "sequences[policy] = _layers(plan, functions, by_place, policy)",
+        "sequences[policy] = _layers(plan, functions, by_place, [*sequences, policy][0])",
         "values",
     ),
     _fault(
         "groups-over-all-ranks",
         "The layout asks for every group over all ranks.",
         VIEWS,
-        '["MESH", quoted(mesh.names(axes))]',
-        '["MESH", quoted(mesh.names(mesh.every))]',
+        'provider.collective(", "MESH", quoted(mesh.names(axes)))',
+        'provider.collective(", "MESH", quoted(mesh.names(mesh.every)))',
         "values",
         area="layout",
     ),

@@ -38,8 +38,8 @@ FAULTS = (
         "empty-rank-skips-its-layer",
         "A rank without tokens leaves a layer out although others wait in its collectives.",
         DECODER,
-        "            carried = layer(carried, batch, tokens, cache)",
-        "            carried = layer(carried, batch, tokens, cache) if batch.real_rows else carried",
+        "carried = layer(carried, batch, tokens, cache)",
+        "carried = layer(carried, batch, tokens, cache) if batch.real_rows else carried",
         "demo",
     ),
     _fault(
@@ -167,7 +167,7 @@ FAULTS = (
         "boundaryc/language/layers.py",
         "    return range(first, last + 1)",
         "    return range(first, max(last, first + 1))",
-        "ranges",
+        "units",
         area="language",
     ),
 )

@@ -35,12 +35,13 @@ FAULTS = (
         "provenance",
     ),
     _fault(
-        "sum-over-sharded-rows",
-        "A reduce-scatter need not be over atoms that are owed.",
+        "read-of-a-contribution",
+        "A read may run before the update: the norm sees a complete contribution alone.",
         OPS,
-        "self.axes & ~(state.owes & facts.scatter) or state.by_token:",
-        "self.axes & ~facts.scatter or state.by_token:",
-        "typing",
+        "        if state.phase is not Phase.STREAM:\n"
+        "            return None\n        if facts.read_local",
+        "        if state.phase is Phase.INPUT or state.owes:\n"
+        "            return None\n        if facts.read_local",
         "provenance",
     ),
     _fault(
@@ -52,11 +53,11 @@ FAULTS = (
         "provenance",
     ),
     _fault(
-        "slice-of-an-owed-sum",
-        "Rows may be cut over an atom over which a sum is owed: partials of other tokens are added.",
+        "joined-sum-keeps-old-rows",
+        "After a joined sum the residual is taken to lie where it lay before.",
         OPS,
-        "if not self.axes or self.axes & (state.rows | state.owes) or _rests(state):",
-        "if not self.axes or self.axes & state.rows or _rests(state):",
+        "return replace(state, phase=Phase.STREAM, joined=False, residual=state.rows)",
+        "return replace(state, phase=Phase.STREAM, joined=False)",
         "provenance",
     ),
     _fault(
@@ -177,8 +178,8 @@ FAULTS = (
         "experts-on-any-rows",
         "A MoE is given rows that are sharded over ranks which share its experts.",
         CONTRACTS,
-        'for rows in _subsets(mesh.mask("moe_dp")))',
-        'for rows in _subsets(mesh.mask("attn_dp")))',
+        'for rows in _prefixes(mesh, 0, mesh.mask("moe_dp")))',
+        'for rows in _prefixes(mesh, 0, mesh.mask("attn_dp")))',
         "provenance",
     ),
     _fault(

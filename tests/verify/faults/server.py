@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ ORDER = (
     "gloo",
 )
 """The checks, each of which may use what the earlier ones made."""
+
+OF_STACKS = ORDER[:5]
+"""Checks that look at one stack after the other."""
 
 CELLS = ("values", "census", "refusals")
 """What the check `cells` tells apart."""
@@ -139,7 +142,6 @@ def _see_only(folder: str) -> None:
 
 
 def _judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> dict[str, str]:
-    seen: dict[str, str] = {}
     try:
         import boundaryc
         from tests.verify.faults import checks, models
@@ -148,31 +150,40 @@ def _judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> d
         models.REFERENCES.update(references)
     except Exception as error:
         return {"planning": f"{type(error).__name__}: {error}"}
-    for name in _order(fault, thorough):
+    seen: dict[str, str] = {}
+    if fault is None or thorough:
+        _look(checks, ORDER, seen, thorough=thorough)
+    else:
+        _look_for(checks, fault, seen)
+    return {name: text[:300] for name, text in seen.items()}
+
+
+def _look_for(checks: Any, fault: Fault, seen: dict[str, str]) -> None:
+    """Runs the checks that must see a fault, stack by stack, and then the others."""
+    expected = ["cells" if name in CELLS else name for name in fault.seen_by]
+    if expected[0] not in OF_STACKS:
+        _look(checks, expected, seen, thorough=False)
+    every = checks.selected
+    for stack in every:
+        checks.selected = (stack,)
+        _look(checks, [name for name in OF_STACKS if name in expected], seen, thorough=False)
+    checks.selected = every
+    _look(checks, [name for name in ORDER if name != "gloo"], seen, thorough=False)
+
+
+def _look(checks: Any, names: Sequence[str], seen: dict[str, str], *, thorough: bool) -> None:
+    """Adds what the checks see to ``seen``, until one does if that is enough."""
+    for name in names:
+        if (seen and not thorough) or seen.keys() & {"planning", "emission"}:
+            break
         try:
             if name == "cells":
-                left = [5 if thorough else 1]
-                seen |= checks.cells(lambda _, left=left: _last(left))
+                left = iter(range(5 if thorough else 1, 0, -1))
+                seen |= checks.cells(lambda _, left=left: next(left) == 1)
             elif text := getattr(checks, name)():
                 seen[name] = text
         except Exception as error:
             seen[name] = f"{type(error).__name__}: {error}"
-        if seen and (not thorough or name in ("planning", "emission")):
-            break
-    return {name: text[:300] for name, text in seen.items()}
-
-
-def _last(left: list[int]) -> bool:
-    left[0] -= 1
-    return left[0] <= 0
-
-
-def _order(fault: Fault | None, thorough: bool) -> list[str]:
-    """All checks; those that must see the fault first where one is enough."""
-    if thorough or fault is None:
-        return list(ORDER)
-    first = dict.fromkeys("cells" if name in CELLS else name for name in fault.seen_by)
-    return [*first, *(name for name in ORDER if name not in first and name != "gloo")]
 
 
 if __name__ == "__main__":

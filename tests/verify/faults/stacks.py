@@ -83,8 +83,12 @@ INVALID = (
     ("BC204", _GOOD.replace(", at: {0: [attention, mlp]}", "")),
     ("BC207", _GOOD.replace("mlp: {kind: ffn}", "mlp: {kind: ffn, reduction: partial}")),
     ("BC206", _GOOD.replace("at: {0:", "at: {3:")),
-    ("BC208", _DECLARED.replace("update: gated}", "update: scaled}").replace(
-        "update: squashed", "update: gated")),
+    (
+        "BC208",
+        _DECLARED.replace("update: gated}", "update: scaled}").replace(
+            "update: squashed", "update: gated"
+        ),
+    ),
     ("BC209", _DECLARED.replace("facts: [row_wise], read_local", "facts: [plain_add], read_local")),
     ("BC210", _GOOD.replace("[ordinary, sequence_parallel]", "[ordinary, ordinary]")),
 )
