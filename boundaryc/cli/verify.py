@@ -43,6 +43,17 @@ SHOWN = 5
 @click.option("--seed", type=int, default=0, show_default=True, help="Of weights and tokens.")
 @click.option("--covering", is_flag=True, help="A sample that covers every pair of choices.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A reference model's states per layer (torch.save of a list); needs --observed.",
+)
+@click.option(
+    "--observed",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The same states of a real run, as boundaryc.verify.against.Recorder saves them.",
+)
+@click.option("--tolerance", type=float, default=1e-4, show_default=True, help="For --against.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
     """Runs the published code of stack FILE on simulated ranks, against an independent oracle.
@@ -53,8 +64,11 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
 
     Exits 1 if a cell fails; the smallest cell that still fails is shown with the command that
-    reruns it.
+    reruns it. With --against and --observed nothing is run: the first layer that a run enters with
+    another residual than its reference is named.
     """
+    if chosen["against"] is not None or chosen["observed"] is not None:
+        return _against(file, chosen)
     from boundaryc.verify.matrix import covering, matrix
     from boundaryc.verify.proof import prove, summarise
 
@@ -82,6 +96,22 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         _explain(task, failures, file, seed)
     click.echo(f"{len(outcomes) - len(failures)} of {len(outcomes)} cells hold", err=True)
     return Exit.FINDINGS if failures else Exit.OK
+
+
+def _against(file: Path, chosen: dict[str, Any]) -> int:
+    from boundaryc.language import load
+    from boundaryc.verify.against import compare_states, read_states
+
+    if chosen["against"] is None or chosen["observed"] is None:
+        raise click.UsageError("--against and --observed go together")
+    try:
+        states = [read_states(chosen[name]) for name in ("against", "observed")]
+        growth = compare_states(*states, tolerance=chosen["tolerance"])
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    for line in growth.lines(load(file)):
+        click.echo(line)
+    return Exit.OK if growth.first is None else Exit.FINDINGS
 
 
 def _task(file: Path, out: Path, seed: int) -> tuple[Task, StackPlan]:

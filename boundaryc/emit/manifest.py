@@ -1,4 +1,4 @@
-"""The manifest: what was generated, from which meaning, by which version, on whose claims."""
+"""The manifest: what was generated, from which meaning, by which compiler, on whose claims."""
 
 from __future__ import annotations
 
@@ -7,34 +7,62 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from boundaryc import __version__
 from boundaryc.emit.files import Origin, digest
-from boundaryc.operations import Operation
-from boundaryc.plan.result import StackPlan
+from boundaryc.emit.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from boundaryc.operations import Operation
+    from boundaryc.plan.result import StackPlan
 
 NAME = "manifest.json"
 LANGUAGE = 1
 
 
 def manifest(plan: StackPlan, origin: Origin, files: Mapping[str, str]) -> str:
-    """The manifest's text: one line per file, sorted; the only place that names a version."""
-    document: dict[str, object] = {
-        "boundaryc": __version__,
+    """The manifest's text: one line per file, sorted; the only place that names a version.
+
+    ``body`` is the hash of all else in it, so that the hashes of the files cannot be put together
+    from two manifests, as a merge would.
+    """
+    document: dict[str, Any] = {
+        **inputs(plan.stack.name, origin),
         "claims": {
             name: {"by": operation.call, "facts": claims(operation)}
             for name, operation in sorted(plan.operations.items())
             if operation.call is not None
         },
         "files": {name: f"sha256:{digest(text)}" for name, text in sorted(files.items())},
+    }
+    return sealed(document)
+
+
+def inputs(stack: str, origin: Origin) -> dict[str, object]:
+    """What decides all of a stack's output, as its manifest says it."""
+    document: dict[str, object] = {
+        "boundaryc": __version__,
+        "compiler": f"sha256:{fingerprint()}",
         "from": origin.source,
         "language": LANGUAGE,
         "regenerate": origin.command,
         "source": f"sha256:{origin.digest}",
-        "stack": plan.stack.name,
+        "stack": stack,
     }
     if origin.back is not None:
         document["path"] = origin.back
+    return document
+
+
+def sealed(document: Mapping[str, Any]) -> str:
+    """The text of a manifest, with the hash of what it says."""
+    rest = {key: value for key, value in document.items() if key != "body"}
+    body = {"body": f"sha256:{digest(_text(rest))}"}
+    return _text(rest | body)
+
+
+def _text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
@@ -43,18 +71,22 @@ class Recorded:
     """What a published manifest says: its stack, the hash of each file, and where its source is.
 
     ``path`` leads from the output folder to the source; None if the manifest does not say.
+    ``intact``: nobody has changed it. ``said`` is all that it says.
     """
 
     stack: str
     files: Mapping[str, str]
     path: str | None
+    intact: bool
+    said: Mapping[str, object]
 
 
 def read_manifest(folder: Path) -> Recorded | None:
     """The manifest in a stack's folder; None if there is none that we could have written."""
     try:
-        document = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        text = (folder / NAME).read_bytes().decode("utf-8")
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or "boundaryc" not in document:
         return None
@@ -62,7 +94,8 @@ def read_manifest(folder: Path) -> Recorded | None:
     if not isinstance(stack, str) or not isinstance(files, dict):
         return None
     hashes = {str(name): str(value) for name, value in files.items()}
-    return Recorded(stack, hashes, path if isinstance(path, str) else None)
+    whole = sealed(document) == text
+    return Recorded(stack, hashes, path if isinstance(path, str) else None, whole, document)
 
 
 def claims(operation: Operation) -> list[str]:

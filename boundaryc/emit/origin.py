@@ -6,9 +6,12 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from boundaryc.emit.files import Origin, digest
-from boundaryc.language import Stack, canonical
+
+if TYPE_CHECKING:
+    from boundaryc.language import Stack
 
 OUT = "generated"
 """Where output goes unless told otherwise."""
@@ -51,6 +54,8 @@ def _absolute(path: Path) -> Path:
 
 def origin(stack: Stack, source: Path, out: Path) -> Origin:
     """What the headers of a stack's files say."""
+    from boundaryc.language import canonical
+
     found = place(source, out)
     return Origin(
         found.source,

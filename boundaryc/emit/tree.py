@@ -26,16 +26,22 @@ class Tree:
         return cls(folder, read_manifest(folder))
 
     def names(self) -> Iterator[str]:
-        """Every file but Python's caches, relative to the folder, in a fixed order."""
+        """Every file but Python's caches, relative to the folder, in a fixed order.
+
+        A link is a file, wherever it leads.
+        """
         for folder, folders, files in os.walk(self.folder):
-            folders[:] = sorted(name for name in folders if name != CACHE)
-            for name in sorted(files):
-                yield (Path(folder) / name).relative_to(self.folder).as_posix()
+            here = Path(folder)
+            links = [name for name in folders if (here / name).is_symlink()]
+            folders[:] = sorted(name for name in folders if name not in (CACHE, *links))
+            for name in sorted([*files, *links]):
+                yield (here / name).relative_to(self.folder).as_posix()
 
     def text(self, name: str) -> str | None:
         """The text of a file; None if there is none, or it is not text."""
+        path = self.folder / name
         try:
-            return (self.folder / name).read_bytes().decode("utf-8")
+            return path.read_bytes().decode("utf-8") if path.is_file() else None
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -47,23 +53,28 @@ class Tree:
         """Whether we wrote a file of this name here: the manifest or the file's header says so."""
         return self.claims(name) or carries_header(self.text(name) or "")
 
+    def recorded_as_is(self, name: str) -> bool:
+        """Whether a file has the hash that the manifest gives for it."""
+        text = self.text(name)
+        return (
+            text is not None
+            and self.recorded is not None
+            and self.recorded.files.get(name) == f"sha256:{digest(text)}"
+        )
+
     def untouched(self, name: str) -> bool:
         """Whether a file is as it was published.
 
-        Its header's hash of the rest must hold, and for files that cannot have a header the
-        manifest's hash.
+        Its header's hash of the rest must hold. A file that cannot have a header must be as a
+        manifest that nobody changed says, and so must the manifest.
         """
-        text = self.text(name)
-        if text is None:
-            return False
-        if name == NAME:
-            return self.recorded is not None
         if name.endswith(".py"):
-            return intact(text)
-        return self.recorded is not None and (
-            self.recorded.files.get(name) == f"sha256:{digest(text)}"
-        )
+            return intact(self.text(name) or "")
+        if self.recorded is None or not self.recorded.intact:
+            return False
+        return name == NAME or self.recorded_as_is(name)
 
     def disposable(self, name: str) -> bool:
         """Whether a file may be deleted: in our manifest, with our header, and untouched."""
-        return self.claims(name) and self.untouched(name)
+        path = self.folder / name
+        return self.claims(name) and not path.is_symlink() and self.untouched(name)

@@ -58,21 +58,21 @@ class StageGraph:
 
     ``walk`` has, for every layer, the edge by which each of its stages is entered; ``last`` is the
     edge to the end of the stack. Edges carry the attribute ``repeats``: met more than once.
+    ``met`` has every edge once, in the order in which the stack first meets them.
     """
 
     graph: nx.DiGraph[Node]
     walk: tuple[tuple[Edge, ...], ...]
     last: Edge
+    met: tuple[Edge, ...]
 
     def edges(self) -> tuple[Edge, ...]:
         """Every boundary once, in the order in which the stack first meets them."""
-        seen = dict.fromkeys(edge for layer in self.walk for edge in layer)
-        seen[self.last] = None
-        return tuple(seen)
+        return self.met
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node once, in the order in which the stack first meets them."""
-        return tuple(dict.fromkeys(edge.target for edge in self.edges()))
+        return tuple(dict.fromkeys(edge.target for edge in self.met))
 
     def repeats(self, edge: Edge) -> bool:
         """Whether the stack meets this boundary more than once."""
@@ -88,7 +88,7 @@ def build_graph(stack: Stack) -> StageGraph:
             graph.edges[edge.source, edge.target]["repeats"] = True
         else:
             graph.add_edge(edge.source, edge.target, repeats=False)
-    return StageGraph(graph, walk, last)
+    return StageGraph(graph, walk, last, tuple(dict.fromkeys(_flat(walk, last))))
 
 
 def _walk(stack: Stack) -> tuple[tuple[tuple[Edge, ...], ...], Edge]:

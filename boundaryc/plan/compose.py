@@ -5,7 +5,9 @@ For each column (kind of batch) and policy the boundaries are planned together, 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations
 
@@ -46,11 +48,24 @@ def plan_stack(stack: Stack) -> StackPlan:
     graph, operations = build_graph(stack), declared_operations(stack)
     paths: Paths = {}
     moves: dict[EdgeFacts, Moves] = {}
-    planned = tuple(
-        _plan_topology(Problem(stack, graph, operations, spec, paths, moves, {}))
-        for spec in stack.topologies
-    )
+    with _uncollected():
+        planned = tuple(
+            _plan_topology(Problem(stack, graph, operations, spec, paths, moves, {}))
+            for spec in stack.topologies
+        )
     return StackPlan(stack, graph, operations, planned)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the cycle collector away: planning makes many small records and no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 MANY_ROWS = 8192

@@ -126,7 +126,7 @@ class Update:
             return None
         if state.by_token or state.rows != state.residual:
             return None
-        return replace(state, phase=Phase.STREAM)
+        return replace(state, phase=Phase.STREAM, unrounded=facts.carries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Read:
             return None
         if facts.read_local & ~state.rows or facts.read_whole & state.rows:
             return None
-        return replace(state, phase=Phase.INPUT)
+        return replace(state, phase=Phase.INPUT, unrounded=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class HandOff:
 
     def apply(self, state: State, facts: EdgeFacts) -> State | None:
         """The handed-off state, or None where the producer may not leave it so."""
-        if state.handed_off or state.phase is Phase.INPUT:
+        if state.handed_off or state.phase is Phase.INPUT or state.unrounded:
             return None
         if state.owes and not facts.may_defer:
             return None
@@ -258,7 +258,7 @@ def _rests(state: State) -> bool:
 
 def _residual_may_move(state: State, facts: EdgeFacts) -> bool:
     """Before the sum is done the residual only moves to join it: other orders are no cheaper."""
-    if state.residual == NO_RESIDUAL or state.joined:
+    if state.residual == NO_RESIDUAL or state.joined or state.unrounded:
         return False
     return not state.owes or facts.joins_sum
 

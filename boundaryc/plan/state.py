@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from math import prod
 
 NO_RESIDUAL = -1
 """The residual rows of a state that has no residual yet (the entry of a stack)."""
@@ -36,6 +38,7 @@ class State:
     joined: bool = False  # the partial already carries the residual
     transform: bool = False  # a declared transform has not run yet
     handed_off: bool = False  # the producer's exit code is behind us
+    unrounded: bool = False  # the stream is a sum that the read must see before it is rounded
     by_token: bool = False  # rows whole over the shards are in token order, not in shard order
 
 
@@ -65,6 +68,7 @@ class EdgeFacts:
     complete_on: int | None  # rows on which a complete value must be handed off (end of a stack)
     joins_sum: bool  # the residual may be added to a partial
     update_at_producer: bool  # the update runs before the hand-off
+    carries: bool  # the read sees the update's sum unrounded, so nothing comes between the two
     transform_linear: bool  # a pending transform may run on a partial
     transform_row_wise: bool  # a pending transform may run on any complete rows
     read_local: int  # atoms the rows of the read must be sharded over
@@ -82,11 +86,12 @@ class EdgeFacts:
 
     def size(self, axes: int) -> int:
         """The number of ranks in a group over ``axes``."""
-        total = 1
-        for index, size in enumerate(self.sizes):
-            if axes >> index & 1:
-                total *= size
-        return total
+        return _ranks(self.sizes, axes)
+
+
+@cache
+def _ranks(sizes: tuple[int, ...], axes: int) -> int:
+    return prod(size for index, size in enumerate(sizes) if axes >> index & 1)
 
 
 def keeps_order(moved: int, finer: int, every: int) -> bool:

@@ -93,7 +93,7 @@ def lay_out(
     for count in rows:
         tokens: list[int | None] = list(range(first, first + count))
         first += count
-        groups.append(_deal(tokens, cp, split) if split else [tokens])
+        groups.append(_deal(tokens, cp, split, padding) if split else [tokens])
     padded = _pad(groups, padding, multiple)
     shards = [part for group in padded for part in (group if split else _balanced(group[0], cp))]
     return Layout(tuple(tuple(leaf) for shard in shards for leaf in _balanced(shard, tp)))
@@ -116,13 +116,15 @@ def _fill(part: list[int | None], length: int) -> list[int | None]:
     return [*part, *([None] * (length - len(part)))]
 
 
-def _deal(tokens: list[int | None], shards: int, split: str) -> list[list[int | None]]:
-    """The shards of one request under context parallelism."""
+def _deal(
+    tokens: list[int | None], shards: int, split: str, padding: str
+) -> list[list[int | None]]:
+    """The shards of one request under context parallelism; interleaved ones are padded alike."""
     if split == "zigzag":
         chunks = _balanced(tokens, 2 * shards)
         return [[*chunks[index], *chunks[-1 - index]] for index in range(shards)]
     dealt = [tokens[index::shards] for index in range(shards)]
-    return [_fill(part, len(dealt[0])) for part in dealt]
+    return dealt if padding == "unpadded" else [_fill(part, len(dealt[0])) for part in dealt]
 
 
 def shortest_request(split: str, shards: int) -> int:
