@@ -1,16 +1,21 @@
 # make demo    compile the examples and run both models on four ranks
 # make test    run the tests
+# make soak    long fuzzing and killed compilations; each states its seed and can be resumed
+# make prove   the whole matrix of every stack on simulated ranks; writes docs/proof.md
 # make lint    ruff and mypy
 #
 # Everything is installed into .venv first; PYTHON names the interpreter to make it with (3.11 or newer).
 
 PYTHON ?= python3
+JOBS ?= 2
+SEED ?= 20261129
+STACKS := $(wildcard examples/*/stack.yaml)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test soak prove lint clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -18,6 +23,15 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -q
+
+soak: $(READY)
+	$(BIN)/python -m tests.language.fuzz --count 100000 --seed $(SEED)
+	$(BIN)/python -m tests.emit.soak
+	$(BIN)/python -m tests.verify.soak --count 100000 --seed $(SEED) --jobs $(JOBS)
+
+prove: $(READY)
+	$(BIN)/python -m boundaryc.verify.document $(STACKS) --jobs $(JOBS) \
+	    --journal build/prove.jsonl --report docs/proof.md
 
 lint: $(READY)
 	$(BIN)/ruff check .

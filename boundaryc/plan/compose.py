@@ -15,6 +15,7 @@ from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
 from boundaryc.operations import Facts, Operation, registry
+from boundaryc.plan.approve import approve
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
 from boundaryc.plan.layout import REPEATED, Batchwise, Paths, Problem, layout, reason
@@ -44,7 +45,10 @@ def declared_operations(stack: Stack) -> Mapping[str, Operation]:
 
 
 def plan_stack(stack: Stack) -> StackPlan:
-    """Plans a stack on all its topologies. Raises PlanError or TopologyError."""
+    """Plans a stack on all its topologies, and has every plan checked on provenance.
+
+    Raises PlanError or TopologyError for a stack that cannot be planned.
+    """
     graph, operations = build_graph(stack), declared_operations(stack)
     paths: Paths = {}
     moves: dict[EdgeFacts, Moves] = {}
@@ -53,7 +57,7 @@ def plan_stack(stack: Stack) -> StackPlan:
             _plan_topology(Problem(stack, graph, operations, spec, paths, moves, {}))
             for spec in stack.topologies
         )
-    return StackPlan(stack, graph, operations, planned)
+    return approve(StackPlan(stack, graph, operations, planned))
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
         case Read():
             return rows * widths.input
         case Join():
-            return rows * 2 * widths.contribution
+            return rows * (2 * widths.contribution + widths.residual)
         case Transform():
             return rows * 2 * widths.contribution
         case Enter():

@@ -1,9 +1,9 @@
 """The planner: a boundary is the shortest path over typed operations.
 
 Dijkstra's algorithm on states that are built as they are met; costs are ranked by one number each,
-which is sound because they only grow and add component by component. Successors are generated in a fixed
-order, which numbers the states, and of equals the lower number wins: a plan is a function of its
-inputs alone.
+which is sound because they only grow and add component by component. Successors are generated in a
+fixed order, which numbers the states, and of equals the lower number wins: a plan is a function of
+its inputs alone.
 """
 
 from __future__ import annotations
@@ -43,11 +43,15 @@ class Path:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Goal:
-    """Where a boundary must arrive: the input's rows, and where the residual must lie."""
+    """Where a boundary must arrive: the input's rows, and where the residual must lie.
+
+    In the stream phase there is no input: the written residual is all that is asked for.
+    """
 
     rows: int
     residual: int
     by_token: bool = False
+    phase: Phase = Phase.INPUT
 
 
 class Moves:
@@ -137,9 +141,9 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
 
 
 def _goal_of(state: State) -> Goal | None:
-    if state.phase is Phase.INPUT and state.handed_off:
-        return Goal(state.rows, state.residual, state.by_token)
-    return None
+    if not state.handed_off or state.phase not in (Phase.INPUT, Phase.STREAM):
+        return None
+    return Goal(state.rows, state.residual, state.by_token, state.phase)
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:

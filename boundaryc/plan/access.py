@@ -1,0 +1,74 @@
+"""Other ways across a boundary, for a stream that is not in the state its producer left.
+
+Between two stages a model may complete an output, fold it into the residual, or replace the stream
+by a residual of its own. What then follows has a plan of its own: it starts from the state the
+stream is in and arrives where the boundary arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from boundaryc.plan.cost import Order
+from boundaryc.plan.ops import AllReduce, Operation
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.search import Goal, Moves, search
+from boundaryc.plan.state import Phase, State
+
+Ops = tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The plans of one boundary besides its own. None where the state cannot occur.
+
+    ``handed_off`` is the state in which the producer leaves the stream; ``complete`` finishes its
+    sum in place; ``fold`` makes it a written stream on the stack's rows. ``completed`` and
+    ``written`` lead from a completed output and from such a stream to the boundary's goal.
+    """
+
+    handed_off: State
+    complete: Ops
+    fold: Ops | None
+    completed: Ops | None
+    written: Ops
+
+
+def access(boundary: Boundary, rows: int) -> Access:
+    """The other plans of ``boundary``; ``rows`` are those on which the stack is entered and left.
+
+    LookupError where one that every boundary must have does not exist.
+    """
+    state = handed_off(boundary)
+    complete: Ops = (AllReduce(state.owes),) if state.owes else ()
+    goal = boundary.goal
+    fold = completed = None
+    if state.phase is not Phase.INITIAL:
+        stream = Goal(rows, rows, phase=Phase.STREAM)
+        fold = _route(state, stream, boundary, rounds=True)
+    if state.owes and state.phase is Phase.CONTRIBUTION:
+        completed = _route(replace(state, owes=0), goal, boundary, rounds=False)
+    written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
+    return Access(state, complete, fold, completed, _route(written, goal, boundary, rounds=False))
+
+
+def handed_off(boundary: Boundary) -> State:
+    """The state of a boundary right after its hand-off; its start where it has no producer."""
+    state = boundary.start
+    for op in boundary.path.ops:
+        if state.handed_off:
+            break
+        after = op.apply(state, boundary.facts)
+        if after is None:
+            raise AssertionError(f"{op} is not legal in {state}")
+        state = after
+    return state
+
+
+def _route(start: State, goal: Goal, boundary: Boundary, *, rounds: bool) -> Ops:
+    """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded."""
+    facts = replace(boundary.facts, carries=False) if rounds else boundary.facts
+    found = search(start, frozenset({goal}), Moves(facts), Order())
+    if goal not in found:
+        raise LookupError(f"no way from {start} to {goal}")
+    return found[goal].ops

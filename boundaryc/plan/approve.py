@@ -1,0 +1,46 @@
+"""No plan leaves the planner before the provenance checker has run it.
+
+A few meshes and batches are enough here: all sizes two, and two and three mixed, each with uneven
+and with partly empty batches. `make prove` and the tests run the rest.
+"""
+
+from __future__ import annotations
+
+from boundaryc.plan.judge import declarations
+from boundaryc.plan.provenance import check
+from boundaryc.plan.provenance_batches import count_vectors, size_vectors
+from boundaryc.plan.result import Boundary, StackPlan
+
+
+class RejectedPlanError(AssertionError):
+    """The planner found a path that does not do what it was asked: a fault in the planner."""
+
+
+def approve(plan: StackPlan) -> StackPlan:
+    """The same plan, each distinct boundary of it executed on provenance.
+
+    Boundaries that differ only in the sizes of their mesh are one: the checker chooses sizes.
+    """
+    seen: set[object] = set()
+    for topology in plan.topologies:
+        atoms = len(topology.mesh.atoms)
+        for tables in topology.tables.values():
+            for table in tables:
+                for boundary in table.values():
+                    start, goal = declarations(boundary)
+                    key = (boundary.path.ops, atoms, boundary.facts.even, start, goal)
+                    if key not in seen:
+                        seen.add(key)
+                        _run(boundary, atoms)
+    return plan
+
+
+def _run(boundary: Boundary, atoms: int) -> None:
+    start, goal = declarations(boundary)
+    vectors = size_vectors(atoms)
+    for sizes in dict.fromkeys((vectors[0], vectors[-1])):
+        for counts in count_vectors(sizes, boundary.facts.even)[1:3]:
+            faults = check(boundary.path.ops, sizes=sizes, start=start, goal=goal, counts=counts)
+            if faults:
+                words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
+                raise RejectedPlanError(f"{words} on a mesh of {sizes}: {faults[0]}")
