@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import networkx as nx
 
@@ -24,10 +24,14 @@ FINAL = "final"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A consumer (a stage, or the end of the stack) and the producer before it."""
+    """A consumer (a stage, or the end of the stack) and the producer before it.
+
+    ``captures`` are the names of the captures that keep the residual with which it is entered.
+    """
 
     producer: str
     consumer: str
+    captures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,10 +97,26 @@ def build_graph(stack: Stack) -> StageGraph:
 
 def _walk(stack: Stack) -> tuple[tuple[tuple[Edge, ...], ...], Edge]:
     names = [name for layer in stack.layers for name in layer]
-    nodes = [START, *(Node(a, b) for a, b in pairwise([ENTRY, *names, FINAL]))]
+    kept = _captured(stack)
+    met = enumerate(pairwise([ENTRY, *names, FINAL]))
+    nodes = [START, *(Node(a, b, tuple(kept.get(at, ()))) for at, (a, b) in met)]
     edges = iter([Edge(a, b) for a, b in pairwise(nodes)])
     walk = tuple(tuple(next(edges) for _ in layer) for layer in stack.layers)
     return walk, next(edges)
+
+
+def _captured(stack: Stack) -> dict[int, list[str]]:
+    """The captures at each boundary, boundaries numbered along the stack.
+
+    What leaves layer k enters layer k + 1: both names mean the boundary before the first stage from
+    there on, or the end of the stack where no stage follows.
+    """
+    first = list(accumulate((len(layer) for layer in stack.layers), initial=0))
+    found: dict[int, list[str]] = {}
+    for capture in stack.captures:
+        for layer in capture.layers:
+            found.setdefault(first[layer + (capture.where == "after")], []).append(capture.name)
+    return found
 
 
 def _flat(walk: tuple[tuple[Edge, ...], ...], last: Edge) -> Iterator[Edge]:

@@ -44,6 +44,8 @@ class Operation:
 BUILTIN: tuple[Operation, ...] = (
     Operation("identity", "enter", Facts(row_wise=True)),
     Operation("add", "update", Facts(plain_add=True, row_wise=True, outlives_producer=True)),
+    Operation("scaled_add", "update", Facts(row_wise=True, outlives_producer=True)),
+    Operation("scale", "transform", Facts(row_wise=True, linear=True)),
     Operation("norm", "read", Facts(plain_norm=True, row_wise=True), params=("norm",)),
     Operation("raw", "read", Facts(row_wise=True)),
 )

@@ -18,7 +18,7 @@ from boundaryc.operations import Facts, Operation, registry
 from boundaryc.plan.approve import approve
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
-from boundaryc.plan.layout import REPEATED, Batchwise, Paths, Problem, layout, reason
+from boundaryc.plan.layout import Batchwise, Paths, Problem, layout, reason
 from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table, TopologyPlan
 from boundaryc.plan.search import Moves, fit
 from boundaryc.plan.state import EdgeFacts
@@ -119,6 +119,10 @@ def _large(problem: Problem, mesh: Mesh, kind: Column, policy: str, small: Table
     order = Order(problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS)
     large = _plan_column(problem, mesh, kind, policy, order)
     return large if _total(problem, large).wire < _total(problem, small).wire else small
+
+
+REPEATED = 1000
+"""How much more a boundary counts here that the stack meets again and again, whatever its depth."""
 
 
 def _total(problem: Problem, table: Table) -> Cost:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from boundaryc.plan.ops import (
     AllGather,
     AllReduce,
+    Capture,
     Enter,
     GatherSum,
     Join,
@@ -69,10 +70,12 @@ class Order:
 
     alpha: int | None = None
 
-    def rank(self, cost: Cost) -> int:
+    def rank(self, cost: Cost, *, repeats: bool = False) -> int:
         """One number that orders costs as their fields do, one after the other, and adds up.
 
         Each field has ``_DIGITS`` bits of its own; a sum that outgrew them would be an error.
+        ``repeats``: the cost is paid again and again, so all of it comes before any that is not: in
+        a deep stack a byte in every layer outweighs a collective at its end.
         """
         if self.alpha is None:
             fields = (cost.collectives, cost.wire)
@@ -83,7 +86,7 @@ class Order:
             if field >> _DIGITS:
                 raise OverflowError(f"a cost of {field} does not fit into {_DIGITS} bits")
             rank = rank << _DIGITS | field
-        return rank
+        return rank << 6 * _DIGITS if repeats else rank
 
 
 _DIGITS = 64
@@ -93,7 +96,7 @@ def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
     """The cost of running ``op`` in ``state``, in which it is legal."""
     wire = _wire(op, state, facts)
     return Cost(
-        collectives=int(wire > 0),
+        collectives=int(wire > 0) * _tensors(op, state, facts),
         wire=wire,
         device=_device(op, state, facts),
         joins=int(isinstance(op, Join)),
@@ -114,6 +117,12 @@ def _width(state: State, facts: EdgeFacts) -> int:
     return facts.widths.residual
 
 
+def _tensors(op: Operation, state: State, facts: EdgeFacts) -> int:
+    """How many tensors a move takes along: a read may return values and their scales."""
+    own = not isinstance(op, ResidualGather | Capture)
+    return facts.input_tensors if own and state.phase is Phase.INPUT else 1
+
+
 def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
     match op:
         case AllReduce(axes):
@@ -125,6 +134,9 @@ def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
         case GatherSum(gather, owed):
             wide = state.rows & ~gather
             return _share(2, gather | owed, wide, facts) * _width(state, facts)
+        case Capture(_, gather, _):
+            wide = state.residual & ~gather
+            return _share(1, gather, wide, facts) * facts.widths.residual
         case ResidualGather(axes):
             return _share(1, axes, state.residual & ~axes, facts) * facts.widths.residual
         case _:

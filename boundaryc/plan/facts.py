@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
@@ -10,10 +11,36 @@ from boundaryc.language.model import Stack
 from boundaryc.operations import Operation
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
-from boundaryc.topology.contracts import Regime
+from boundaryc.topology.contracts import Regime, may_defer, obeys_policy
 
+SCALE = 4
+"""Bytes of one scale of a quantised value."""
 ELEMENT = 2
 """Bytes of an element. All widths share it, so only ratios of costs depend on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What the producer of an edge allows."""
+
+    may_defer: bool = True
+    at_producer: bool = False
+    joins: bool = False
+    sums: bool = False  # the update is a sum that a norm may read before it is rounded
+    linear: bool = False
+    policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the consumer of an edge needs."""
+
+    norm: bool
+    local: int
+    whole: int
+    on: int | None
+    width: int
+    tensors: int
 
 
 def edge_facts(
@@ -26,52 +53,85 @@ def edge_facts(
     edge: Edge,
 ) -> EdgeFacts:
     """What the planner may know of ``edge`` in a batch that cuts the axes ``even`` evenly."""
-    scatter, may_defer, at_producer, joins = UNRESTRICTED, True, False, False
-    carries = stack.norm.accumulate == "fp32" and _reads_norm(stack, operations, edge)
-    if edge.producer != ENTRY:
-        stage = stack.stage(edge.producer)
-        update = operations[stage.update].facts
-        may_defer, at_producer = stage.reduction != "local_tail", update.at_producer
-        joins = update.plain_add and stage.joins_sum
-        carries = carries and update.plain_add and not at_producer
-        scatter = UNRESTRICTED if stage.reduction == "partial" else POLICIES[policy]
-    read_local, read_whole, complete_on = demands.read_local, 0, None
-    if edge.consumer == FINAL:
-        read_local, complete_on = 0, demands.rows if edge.producer != ENTRY else None
-    else:
-        read = operations[stack.stage(edge.consumer).read].facts
-        read_local |= axes_mask(mesh, read.read_local)
-        read_whole |= axes_mask(mesh, read.read_whole)
-    width = stack.hidden_size * ELEMENT
+    sent = _sent(stack, operations, mesh, edge)
+    asked = _asked(stack, operations, mesh, demands, edge)
+    scatter = POLICIES[policy] if sent.policy else UNRESTRICTED
+    ends = edge.consumer == FINAL and edge.producer != ENTRY
+    equal, width = axes_mask(mesh, even), stack.hidden_size * ELEMENT
+    fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
     return EdgeFacts(
         sizes=mesh.sizes,
-        even=axes_mask(mesh, even),
+        even=equal,
         shards=demands.shards if _orders_tokens(stack, edge) else 0,
-        scatter=_scatterable(mesh, scatter, axes_mask(mesh, even)),
+        scatter=_scatterable(mesh, scatter, equal),
         scatter_by_size=scatter.by_size,
-        may_defer=may_defer,
-        complete_on=complete_on,
-        joins_sum=joins,
-        update_at_producer=at_producer,
-        carries=carries,
-        transform_linear=False,
-        transform_row_wise=False,
-        read_local=read_local,
-        read_whole=read_whole,
-        widths=Widths(width, width, width),
+        may_defer=sent.may_defer,
+        complete_on=demands.rows if ends else None,
+        joins_sum=sent.joins,
+        update_at_producer=sent.at_producer,
+        carries=fused and sent.sums and not sent.at_producer,
+        transform_linear=sent.linear,
+        captures=_captures(stack, demands, edge),
+        read_on=asked.on,
+        read_local=asked.local,
+        read_whole=asked.whole,
+        input_tensors=asked.tensors,
+        widths=Widths(width, width, asked.width),
     )
+
+
+def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: Edge) -> _Sent:
+    if edge.producer == ENTRY:
+        return _Sent()
+    stage = stack.stage(edge.producer)
+    consumer = None if edge.consumer == FINAL else stack.stage(edge.consumer)
+    update = operations[stage.update]
+    transform = stage.transform
+    return _Sent(
+        may_defer=may_defer(stage, consumer, mesh),
+        at_producer=update.facts.at_producer,
+        joins=update.facts.plain_add and stage.joins_sum,
+        sums=update.call is None,
+        linear=transform is not None and transform.before_reduce_scatter,
+        policy=obeys_policy(stage),
+    )
+
+
+def _asked(
+    stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
+) -> _Asked:
+    width = stack.hidden_size * ELEMENT
+    if edge.consumer == FINAL:
+        return _Asked(norm=True, local=0, whole=0, on=None, width=width, tensors=1)
+    stage = stack.stage(edge.consumer)
+    read = operations[stage.read].facts
+    local, whole = read.read_local | stage.before_gather, read.read_whole | stage.needs_every_row
+    quantize, tensors = stage.quantize, 1
+    if quantize is not None:
+        each = stack.hidden_size // 128 if quantize.scale == "group128" else 1
+        width = stack.hidden_size + each * SCALE + (width if quantize.keep else 0)
+        tensors = 3 if quantize.keep else 2
+    return _Asked(
+        norm=read.plain_norm,
+        local=demands.read_local | axes_mask(mesh, local),
+        whole=axes_mask(mesh, whole),
+        on=demands.rows if stage.post_addition else None,
+        width=width,
+        tensors=tensors,
+    )
+
+
+def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
+    """The rows on which each capture of this boundary is kept."""
+    declared = {capture.name: capture for capture in stack.captures}
+    rows = {"producer": demands.rows, "input": demands.attention_in}
+    return tuple(rows[declared[name].rows] for name in edge.target.captures)
 
 
 def _orders_tokens(stack: Stack, edge: Edge) -> bool:
     """Whether a stage at either end wants its rows in token order; else nothing is permuted."""
     ends = (name for name in (edge.producer, edge.consumer) if name not in (ENTRY, FINAL))
     return any(stack.stage(name).order == "token" for name in ends)
-
-
-def _reads_norm(stack: Stack, operations: Mapping[str, Operation], edge: Edge) -> bool:
-    if edge.consumer == FINAL:
-        return True
-    return operations[stack.stage(edge.consumer).read].facts.plain_norm
 
 
 def axes_mask(mesh: Mesh, axes: Iterable[str]) -> int:

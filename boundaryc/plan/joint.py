@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeVar
 
-from boundaryc.plan.cost import Cost, Order
-
 V = TypeVar("V", bound=Hashable)
 L = TypeVar("L", bound=Hashable)
 
@@ -24,13 +22,13 @@ class Factor(Generic[V, L]):
     """A cost for some of the combinations of its variables' labels; the others are impossible."""
 
     variables: tuple[V, ...]
-    costs: Mapping[tuple[L, ...], Cost]
+    costs: Mapping[tuple[L, ...], int]
 
 
 def minimise(
-    domains: Mapping[V, Sequence[L]], factors: Sequence[Factor[V, L]], order: Order
+    domains: Mapping[V, Sequence[L]], factors: Sequence[Factor[V, L]]
 ) -> dict[V, L] | None:
-    """The cheapest assignment, or None where every one is impossible.
+    """The assignment whose costs add up to the least, or None where every one is impossible.
 
     Among equals the labels that come first in their domains win.
     """
@@ -42,7 +40,7 @@ def minimise(
         left.remove(variable)
         touching = [factor for factor in remaining if variable in factor.variables]
         remaining = [factor for factor in remaining if variable not in factor.variables]
-        merged, choice = _eliminate(variable, domains, touching, order)
+        merged, choice = _eliminate(variable, domains, touching)
         if not merged.costs:
             return None
         order_of_elimination.append((variable, merged, choice))
@@ -62,11 +60,10 @@ def _eliminate(
     variable: V,
     domains: Mapping[V, Sequence[L]],
     touching: Sequence[Factor[V, L]],
-    order: Order,
 ) -> tuple[Factor[V, L], dict[tuple[L, ...], L]]:
     """Sums the factors that touch a variable and keeps its best label for every context."""
     context = tuple(dict.fromkeys(v for f in touching for v in f.variables if v != variable))
-    costs: dict[tuple[L, ...], Cost] = {}
+    costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):
         assigned = dict(zip(context, labels, strict=True))
@@ -75,16 +72,16 @@ def _eliminate(
             total = _total(touching, assigned)
             if total is None:
                 continue
-            if labels not in costs or order.rank(total) < order.rank(costs[labels]):
+            if labels not in costs or total < costs[labels]:
                 costs[labels], choice[labels] = total, label
     return Factor(context, costs), choice
 
 
-def _total(factors: Sequence[Factor[V, L]], assigned: Mapping[V, L]) -> Cost | None:
-    total = Cost()
+def _total(factors: Sequence[Factor[V, L]], assigned: Mapping[V, L]) -> int | None:
+    total = 0
     for factor in factors:
         cost = factor.costs.get(tuple(assigned[v] for v in factor.variables))
         if cost is None:
             return None
-        total = total + cost
+        total += cost
     return total

@@ -20,9 +20,6 @@ from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import Contract, Regime, contracts
 
-REPEATED = 1000
-"""How much more a boundary counts that the stack meets again and again, whatever its depth."""
-
 Paths = dict[tuple[State, frozenset[Goal], EdgeFacts, Order], dict[Goal, Path]]
 
 
@@ -89,7 +86,7 @@ def _solve(
         return None
     return {
         edge: (
-            _start(edge, chosen[edge.source], ways),
+            _start(problem.stack, edge, chosen[edge.source], ways),
             _goals((chosen[edge.target],), ways[edge.target])[0],
             paths[edge][chosen[edge.source], chosen[edge.target]],
         )
@@ -104,7 +101,7 @@ def reason(
     if found is None:
         return "no residual layout serves all boundaries together"
     ways, labels = _choices(problem, batch)
-    start = _start(edge, labels[edge.source][0], ways)
+    start = _start(problem.stack, edge, labels[edge.source][0], ways)
     goals = frozenset(_goals(labels[edge.target], ways[edge.target]))
     return unmet(start, goals, facts, batch.order)
 
@@ -142,7 +139,9 @@ def _labels(
     return tuple(_Label(way, residual) for way in range(len(ways)) for residual in rests)
 
 
-def _start(edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]]) -> State:
+def _start(
+    stack: Stack, edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]]
+) -> State:
     contract = ways[edge.source][label.contract]
     if edge.source == START:
         return State(Phase.INITIAL, contract.rows_out, contract.owes, NO_RESIDUAL, handed_off=True)
@@ -151,6 +150,7 @@ def _start(edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]])
         contract.rows_out,
         contract.owes,
         label.residual,
+        transform=stack.stage(edge.producer).transform is not None,
         by_token=contract.by_token,
     )
 
@@ -175,7 +175,7 @@ def _pairs(
     goals = _goals(targets, ways[edge.target])
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:
-        start = _start(edge, source, ways)
+        start = _start(problem.stack, edge, source, ways)
         key = (start, frozenset(goals), facts, batch.order)
         if key not in problem.paths:
             moves = problem.moves.setdefault(facts, Moves(facts))
@@ -197,10 +197,10 @@ def _choose(
         Factor(
             (edge.source, edge.target),
             {
-                pair: path.cost.times(REPEATED if problem.graph.repeats(edge) else 1)
+                pair: batch.order.rank(path.cost, repeats=problem.graph.repeats(edge))
                 for pair, path in pairs.items()
             },
         )
         for edge, pairs in paths.items()
     ]
-    return minimise(labels, factors, batch.order)
+    return minimise(labels, factors)

@@ -168,7 +168,38 @@ class Read:
             return None
         if facts.read_local & ~state.rows or facts.read_whole & state.rows:
             return None
+        if facts.read_on is not None and state.rows != facts.read_on:
+            return None
         return replace(state, phase=Phase.INPUT, unrounded=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Keeps the residual that was read, gathered over ``gather`` or cut over ``cut``.
+
+    ``index`` counts the captures that are declared for the boundary. The stream goes on unchanged.
+    """
+
+    index: int
+    gather: int
+    cut: int
+    variable: bool
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the capture, or None where it is not due or on other rows."""
+        if state.phase is not Phase.INPUT or self.index != state.captured.bit_count():
+            return None
+        if self.index >= len(facts.captures) or (self.gather and self.cut):
+            return None
+        if self.gather & ~state.residual or self.cut & state.residual:
+            return None
+        if (state.residual & ~self.gather) | self.cut != facts.captures[self.index]:
+            return None
+        if not self.variable and self.gather & ~facts.even:
+            return None
+        if not keeps_order(self.gather | self.cut, state.residual | self.cut, facts.every):
+            return None
+        return replace(state, captured=state.captured | 1 << self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +263,7 @@ Operation = (
     | Join
     | Enter
     | Read
+    | Capture
     | HandOff
     | ResidualSlice
     | ResidualGather

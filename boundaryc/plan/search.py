@@ -16,6 +16,7 @@ from boundaryc.plan.cost import Cost, Order, price
 from boundaryc.plan.ops import (
     AllGather,
     AllReduce,
+    Capture,
     Enter,
     GatherSum,
     HandOff,
@@ -110,7 +111,7 @@ def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> 
         if number in settled:
             continue
         settled.add(number)
-        goal = _goal_of(moves.states[number])
+        goal = _goal_of(moves.states[number], len(moves.facts.captures))
         if goal in goals and goal not in found:
             found[goal] = _path(moves, came, number)
         for step, after, op in moves.ranked(number, order):
@@ -140,8 +141,10 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
             yield op, after
 
 
-def _goal_of(state: State) -> Goal | None:
+def _goal_of(state: State, captures: int) -> Goal | None:
     if not state.handed_off or state.phase not in (Phase.INPUT, Phase.STREAM):
+        return None
+    if state.phase is Phase.INPUT and state.captured.bit_count() != captures:
         return None
     return Goal(state.rows, state.residual, state.by_token, state.phase)
 
@@ -149,6 +152,8 @@ def _goal_of(state: State) -> Goal | None:
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
     yield from (Enter(), Transform(), Update(), Read(), Join(), HandOff())
     yield Reorder(not state.by_token)
+    if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
+        yield _capture(state, facts)
     for axes in _parts(state.owes):
         yield AllReduce(axes)
         yield ReduceScatter(axes, facts.variable(axes, scatter=True))
@@ -164,6 +169,14 @@ def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
             yield ResidualGather(axes, facts.variable(axes))
         for axes in _parts(facts.every & ~state.residual):
             yield ResidualSlice(axes)
+
+
+def _capture(state: State, facts: EdgeFacts) -> Capture:
+    """The capture that is due, with the one move that brings the residual to its rows."""
+    index = state.captured.bit_count()
+    rows = facts.captures[index]
+    gather, cut = state.residual & ~rows, rows & ~state.residual
+    return Capture(index, gather, cut, facts.variable(gather))
 
 
 def _parts(mask: int) -> Iterator[int]:
@@ -191,6 +204,8 @@ def _fit(op: Operation, facts: EdgeFacts) -> Operation:
             return AllGather(axes, facts.variable(axes))
         case ResidualGather(axes, _):
             return ResidualGather(axes, facts.variable(axes))
+        case Capture(index, gather, cut, _):
+            return Capture(index, gather, cut, facts.variable(gather))
         case _:
             return op
 

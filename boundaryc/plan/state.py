@@ -39,6 +39,7 @@ class State:
     transform: bool = False  # a declared transform has not run yet
     handed_off: bool = False  # the producer's exit code is behind us
     unrounded: bool = False  # the stream is a sum that the read must see before it is rounded
+    captured: int = 0  # which of the declared captures have been taken, as bits
     by_token: bool = False  # rows whole over the shards are in token order, not in shard order
 
 
@@ -70,9 +71,11 @@ class EdgeFacts:
     update_at_producer: bool  # the update runs before the hand-off
     carries: bool  # the read sees the update's sum unrounded, so nothing comes between the two
     transform_linear: bool  # a pending transform may run on a partial
-    transform_row_wise: bool  # a pending transform may run on any complete rows
+    captures: tuple[int, ...]  # rows on which the residual that is read must be kept
+    read_on: int | None  # the only rows on which the read has what it needs
     read_local: int  # atoms the rows of the read must be sharded over
     read_whole: int  # atoms the rows of the read must not be sharded over
+    input_tensors: int  # how many tensors the read returns: values and scales are two
     widths: Widths
 
     @property

@@ -86,7 +86,7 @@ def contracts(
     stage: Stage, spec: TopologySpec, mesh: Mesh, demands: Regime
 ) -> tuple[Contract, ...]:
     """Every way ``stage`` may run; the planner picks one. Never empty."""
-    if stage.kind == "attention":
+    if stage.kind in ("attention", "mixer"):
         owes = mesh.mask("attn_tp")
         if stage.order == "token" and demands.shards:
             whole = demands.rows & ~demands.shards
@@ -95,6 +95,23 @@ def contracts(
     if stage.sparse:
         return _experts(spec, mesh)
     return _dense(spec, mesh, demands)
+
+
+def may_defer(stage: Stage, consumer: Stage | None, mesh: Mesh) -> bool:
+    """Whether the sum that ``stage`` owes may be left to its consumer.
+
+    A local tail is added after the sum, so compute must see the sum. Between two mixers the sum
+    is completed at the exit where attention is data parallel.
+    """
+    if stage.reduction == "local_tail":
+        return False
+    mixers = stage.kind == "mixer" and consumer is not None and consumer.kind != "ffn"
+    return not (mixers and mesh.mask("attn_dp"))
+
+
+def obeys_policy(stage: Stage) -> bool:
+    """Whether the reduction policy may choose how the stage's sum ends."""
+    return stage.kind == "ffn" and stage.reduction != "partial"
 
 
 def _experts(spec: TopologySpec, mesh: Mesh) -> tuple[Contract, ...]:
