@@ -40,6 +40,7 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         read_local=facts.read_local,
         read_whole=facts.read_whole,
         by_token=goal.by_token,
+        captures=facts.captures,
     )
     return declared_start, declared_goal
 

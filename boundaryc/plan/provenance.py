@@ -78,6 +78,7 @@ class FinalState:
     updates: int
     reads: int
     hand_offs: int
+    captured: int
 
 
 def check(
@@ -133,6 +134,7 @@ def final_state(
         updates=machine.updates,
         reads=machine.reads,
         hand_offs=machine.hand_offs,
+        captured=machine.captured,
     )
 
 
@@ -170,6 +172,8 @@ def _accept(machine: Machine) -> None:
         require(ranks, Reason.UNFINISHED)
     if machine.hand_offs != goal.hands_off:
         require(ranks, Reason.HAND_OFF)
+    if machine.captured != len(goal.captures):
+        require(ranks, Reason.CAPTURE)
     if machine.transforms != machine.start.transform:
         require(ranks, Reason.TRANSFORM)
     if machine.updates != (machine.start.phase == "contribution"):

@@ -72,6 +72,7 @@ class DeclaredGoal:
     read_local: int = 0  # atoms over which the read sees only the rank's own rows
     read_whole: int = 0  # atoms over which the read sees the rows of all ranks
     by_token: bool = False  # the input is in token order
+    captures: tuple[int, ...] = ()  # rows on which the residual that is read is kept, in order
 
 
 class Machine:
@@ -87,7 +88,7 @@ class Machine:
         self.rows, self.owes = start.rows, start.owes
         self.residual_rows = 0 if start.residual is None else start.residual
         self.joined = False
-        self.transforms = self.updates = self.reads = self.hand_offs = 0
+        self.transforms = self.updates = self.reads = self.hand_offs = self.captured = 0
         partial = keys(layout.sizes, start.owes)
         written = start.phase == "stream"
         self.marks = Marks(0 if written else max(partial) + 1, layout.world)
@@ -124,9 +125,32 @@ class Machine:
                 self._known(axes)
                 finer = self.residual_rows | axes
                 self._residual_moved(cut(self.layout, self._own(), axes, finer), finer)
+            case ops.Capture():
+                self._capture(op)
             case _:
                 self._local(op)
         self._settle()
+
+    def _capture(self, op: ops.Capture) -> None:
+        """Keep a moved copy of the residual, which must be the written one on declared rows."""
+        due = self.goal.captures[self.captured : self.captured + 1]
+        if self.kind != "input" or not due or (op.gather and op.cut):
+            require(self._all(), Reason.CAPTURE)
+        kept, rows = self._own(), self.residual_rows
+        if op.gather:
+            self._known(op.gather)
+            kept = all_gather(self.layout, kept, op.gather, rows, op.variable)
+        if op.cut:
+            self._known(op.cut)
+            kept = cut(self.layout, kept, op.cut, rows | op.cut)
+        want = self.layout.tokens(due[0])
+        wrong = [
+            rank
+            for rank in self._all()
+            if kept[rank].tokens != want[rank] or set(kept[rank].marks) - {self.marks.written}
+        ]
+        require(wrong, Reason.CAPTURE)
+        self.captured += 1
 
     def _local(self, op: ops.Operation) -> None:
         match op:
