@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boundaryc.emit.origin import OUT
-from boundaryc.language import Stack, load
+from boundaryc.language import BoundarycError, Stack, load
 
 if TYPE_CHECKING:
     from boundaryc.emit.build import Build
-    from boundaryc.emit.freshness import Report
+    from boundaryc.emit.freshness import Recognised, Report
     from boundaryc.emit.publish import Published
     from boundaryc.plan.result import StackPlan
 
 Source = str | PathLike[str]
 
-__all__ = ["Compiled", "Source", "check", "compile", "load", "plan", "sources"]
+Watch = Callable[[int, int], None]
+"""Is told how many stacks are done, and of how many, whenever that changes."""
+
+__all__ = ["Compiled", "Source", "Watch", "check", "compile", "load", "plan", "sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +46,51 @@ def plan(stack: Stack | Source) -> StackPlan:
 
 
 def compile(  # noqa: A001 - our verb
-    *sources: Source, out: Source = OUT
+    *sources: Source,
+    out: Source = OUT,
+    jobs: int = 1,
+    dry_run: bool = False,
+    watch: Watch | None = None,
 ) -> Compiled:
     """Compiles stack files and publishes each under ``out``/<stack>.
 
-    Everything is compiled before anything is written. Raises BoundarycError with what is wrong in
-    the files, PublishError if the output cannot be written as asked.
+    Everything is compiled before anything is written, in ``jobs`` processes if there is more than
+    one file; with ``dry_run`` the result says what would be written. Raises BoundarycError with
+    what is wrong in all of the files, PublishError if the output cannot be written as asked.
     """
-    from boundaryc.emit.freshness import published
-    from boundaryc.emit.publish import publish, retire
+    from boundaryc.emit.publish import preview, publish_all
 
     folder = Path(out)
-    builds = _builds(sources, folder)
-    made = {build.output.stack for build in builds}
-    files = {build.source.resolve() for build in builds}
-    done = [publish(build.output, folder) for build in builds]
-    for old, source in published(folder):
-        if old.name not in made and source is not None and source.resolve() in files:
-            done.append(retire(folder, old.name))
+    builds = _rendered(_made(partial(_build, out=folder), sources, jobs, watch))
+    put = preview if dry_run else publish_all
+    done = put([build.output for build in builds], folder, _renamed(builds, folder))
     kept = [
-        f"{one.stack}/{name} is no longer generated and was edited: it stays"
+        f"{one.stack}/{name} is not generated any more; it stays because it was edited or is in "
+        "no manifest"
         for one in done
         for name in one.kept
     ]
     return Compiled(tuple(done), (*(note for build in builds for note in build.notes), *kept))
 
 
-def check(*sources: Source, out: Source = OUT) -> Report:
+def check(
+    *sources: Source,
+    out: Source = OUT,
+    full: bool = False,
+    jobs: int = 1,
+    watch: Watch | None = None,
+) -> Report:
     """Compares what stack files compile to with what is published under ``out``; writes nothing.
 
-    Raises BoundarycError with what is wrong in the files.
+    A stack is rendered only if its meaning, the compiler or a published file is not what its
+    manifest records; with ``full``, always. Raises BoundarycError with what is wrong in all of the
+    files.
     """
     from boundaryc.emit.freshness import compare
 
     folder = Path(out)
-    return compare(_builds(sources, folder), folder)
+    make = _build if full else _recognise_or_build
+    return compare(_made(partial(make, out=folder), sources, jobs, watch), folder)
 
 
 def sources(out: Source = OUT) -> list[Path]:
@@ -92,16 +106,96 @@ def sources(out: Source = OUT) -> list[Path]:
     return [path for path in (Path("stack.yaml"),) if path.exists()]
 
 
-def _builds(sources: Iterable[Source], out: Path) -> list[Build]:
+def _build(source: Path, out: Path) -> Build | BoundarycError:
     from boundaryc.emit.build import build
+
+    try:
+        return build(source, out)
+    except BoundarycError as problem:
+        return problem
+
+
+def _recognise_or_build(source: Path, out: Path) -> Build | Recognised | BoundarycError:
+    from boundaryc.emit.freshness import recognise
+
+    try:
+        return recognise(load(source), source, out) or _build(source, out)
+    except BoundarycError as problem:
+        return problem
+
+
+def _made(
+    make: Callable[[Path], Build | Recognised | BoundarycError],
+    sources: Iterable[Source],
+    jobs: int,
+    watch: Watch | None,
+) -> list[Build | Recognised]:
+    """One result for each source, in their order; raises the errors of all of them."""
     from boundaryc.emit.publish import PublishError
 
-    builds = [build(Path(source), out) for source in dict.fromkeys(map(Path, sources))]
+    paths = list(dict.fromkeys(map(Path, sources)))
+    made: list[Build | Recognised] = []
+    errors: list[BoundarycError] = []
+    for one in _mapped(make, paths, jobs):
+        if isinstance(one, BoundarycError):
+            errors.append(one)
+        else:
+            made.append(one)
+        if watch is not None:
+            watch(len(made) + len(errors), len(paths))
+    if errors:
+        texts = {name: text for error in errors for name, text in error.sources.items()}
+        raise BoundarycError([item for error in errors for item in error.diagnostics], texts)
     seen: dict[str, Path] = {}
-    for one in builds:
-        other = seen.setdefault(one.output.stack, one.source)
+    for one in made:
+        other = seen.setdefault(one.name, one.source)
         if other != one.source:
             raise PublishError(
-                f"{other} and {one.source} are both the stack `{one.output.stack}`; rename one"
+                f"{other} and {one.source} are both the stack `{one.name}`; rename one"
             )
-    return builds
+    return made
+
+
+def _mapped(
+    make: Callable[[Path], Build | Recognised | BoundarycError], paths: list[Path], jobs: int
+) -> Iterator[Build | Recognised | BoundarycError]:
+    if jobs <= 1 or len(paths) <= 1:
+        yield from map(make, paths)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")  # the same on every system
+    with ProcessPoolExecutor(min(jobs, len(paths)), mp_context=context) as pool:
+        yield from pool.map(partial(_sent, make), paths)
+
+
+def _sent(
+    make: Callable[[Path], Build | Recognised | BoundarycError], path: Path
+) -> Build | Recognised | BoundarycError:
+    """What ``make`` gives, in a form that another process can be sent."""
+    from boundaryc.emit.build import Build
+
+    one = make(path)
+    if not isinstance(one, Build):
+        return one
+    return replace(one, stack=replace(one.stack, spans=dict(one.stack.spans)))
+
+
+def _rendered(made: Iterable[Build | Recognised]) -> list[Build]:
+    from boundaryc.emit.build import Build
+
+    return [one for one in made if isinstance(one, Build)]
+
+
+def _renamed(builds: Iterable[Build], out: Path) -> list[str]:
+    """Published stacks that their sources do not make any more."""
+    from boundaryc.emit.freshness import published
+
+    made = {build.name for build in builds}
+    files = {build.source.resolve() for build in builds}
+    return [
+        folder.name
+        for folder, source in published(out)
+        if folder.name not in made and source is not None and source.resolve() in files
+    ]

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """How a run ended."""
+    """How a run ended; docs/cli.md has the same table."""
 
     OK = 0  # all good
     FINDINGS = 1  # something in the user's files

@@ -3,51 +3,90 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from boundaryc.cli import Exit
-from boundaryc.cli.options import chosen, files_and_out
-from boundaryc.emit.freshness import Finding, Report, State
+from boundaryc.cli.options import chosen, files_and_out, output_style
+from boundaryc.cli.output import Style, annotation, colored, style
+from boundaryc.cli.progress import progress
 from boundaryc.emit.origin import command
+
+if TYPE_CHECKING:
+    from boundaryc.emit.freshness import Finding, Report
 
 SHOWN = 60
 """Lines of a file's diff that are printed before the rest is only counted."""
 
+FILES = 10
+"""Files whose diffs are printed; of the others the number."""
+
+MAX_ANNOTATIONS = 10
+"""GitHub shows no more of one step."""
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
 
 @click.command("check")
 @files_and_out
+@click.option("--full", is_flag=True, help="Render everything again, whatever the hashes say.")
 @click.option("--no-diff", is_flag=True, help="List the files only.")
-def check(files: tuple[Path, ...], out: Path, no_diff: bool) -> int:
+@output_style
+def check(files: tuple[Path, ...], out: Path, jobs: int, full: bool, no_diff: bool) -> int:
     """Compares the published code with what would be published now; changes nothing.
+
+    Example: boundaryc check --full models/qwen3/stack.yaml
+
+    A stack is rendered again only if the manifest's hashes of its meaning, of the compiler or of a
+    file do not hold; with --full, as in continuous integration, always.
 
     Exits 1 for a file that is stale, edited by hand, missing or orphaned, and if there was nothing
     to compare. Without FILES, those from which the output folder was made, else stack.yaml.
     """
-    from boundaryc.api import check as compare
+    from boundaryc import api
 
-    found = chosen(files, out)
-    report = compare(*found, out=out)
-    for finding in report.findings:
-        click.echo(f"{finding.state.value}: {(out / finding.path).as_posix()}")
-    if not no_diff:
-        for finding in report.findings:
-            _show(finding)
-    click.echo(_summary(report), err=True)
-    if report.fresh:
-        return Exit.OK
-    for line in _fixes(report, [str(file) for file in files], out):
+    how = style()
+    sources = chosen(files, out)
+    with progress(how, "checking") as watch:
+        report = api.check(*sources, out=out, full=full, jobs=jobs, watch=watch)
+    fixes = [] if report.fresh else _fixes(report, [str(file) for file in files], out)
+    _list(how, report, out)
+    if how.format in ("full", "github") and not no_diff:
+        _show_all([finding for finding in report.findings if finding.diff])
+    how.document("check", **_content(report, out, fixes))
+    if fixes or not how.quiet:
+        click.echo(_summary(report), err=True)
+    for line in fixes:
         click.echo(f"fix: {line}", err=True)
-    return Exit.FINDINGS
+    return Exit.OK if report.fresh else Exit.FINDINGS
+
+
+def _list(how: Style, report: Report, out: Path) -> None:
+    shown = [(finding.state.value, (out / finding.path).as_posix()) for finding in report.findings]
+    if how.format == "github":
+        for state, path in shown[:MAX_ANNOTATIONS]:
+            click.echo(annotation("error", f"boundaryc check: {state}", f"{state}: {path}", path))
+        if not report.compared:
+            click.echo(annotation("error", "boundaryc check", "nothing was compared"))
+    for state, path in shown:
+        how.result(f"{state}: {path}")
+
+
+def _show_all(findings: list[Finding]) -> None:
+    for finding in findings[:FILES]:
+        _show(finding)
+    if len(findings) > FILES:
+        click.echo(f"\n... and the diffs of {len(findings) - FILES} more files")
 
 
 def _show(finding: Finding) -> None:
-    if not finding.diff:
-        return
+    color = colored(sys.stdout)
     click.echo()
     for line in finding.diff[:SHOWN]:
-        click.echo(line)
+        click.secho(line, fg=_COLORS.get(line[:1]) if color else None)
     hidden = len(finding.diff) - SHOWN
     if hidden > 0:
         click.echo(f"... and {hidden} more lines")
@@ -56,9 +95,30 @@ def _show(finding: Finding) -> None:
 def _summary(report: Report) -> str:
     if not report.compared:
         return "nothing was compared"
-    counts = {state: sum(finding.state is state for finding in report.findings) for state in State}
-    words = [f"{count} {state.value}" for state, count in counts.items() if count]
+    words = [f"{count} {state}" for state, count in _counts(report).items() if count]
     return f"{report.compared} files compared: {', '.join(words) or 'all fresh'}"
+
+
+def _counts(report: Report) -> dict[str, int]:
+    from boundaryc.emit.freshness import State
+
+    return {
+        state.value: sum(finding.state is state for finding in report.findings) for state in State
+    }
+
+
+def _content(report: Report, out: Path, fixes: list[str]) -> dict[str, object]:
+    findings = [
+        {
+            "state": finding.state.value,
+            "path": (out / finding.path).as_posix(),
+            "by_hand": finding.by_hand,
+            "diff": list(finding.diff),
+        }
+        for finding in report.findings
+    ]
+    summary = {"compared": report.compared, **_counts(report)}
+    return {"fresh": report.fresh, "summary": summary, "findings": findings, "fixes": fixes}
 
 
 def _fixes(report: Report, files: list[str], out: Path) -> list[str]:

@@ -2,24 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from boundaryc.cli.options import chosen, files_and_out
+from boundaryc.cli.options import chosen, files_and_out, output_style
+from boundaryc.cli.output import annotation, style
+from boundaryc.cli.progress import progress
+
+if TYPE_CHECKING:
+    from boundaryc.emit.publish import Published
 
 
 @click.command("compile")
 @files_and_out
-def compile_(files: tuple[Path, ...], out: Path) -> None:
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@output_style
+def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool) -> None:
     """Compiles stack files and publishes the code, all of it or nothing.
+
+    Example: boundaryc compile models/qwen3/stack.yaml --out generated
 
     Without FILES, those from which the output folder was made, else stack.yaml.
     """
     from boundaryc import api
 
-    done = api.compile(*chosen(files, out), out=out)
+    how = style()
+    sources = chosen(files, out)
+    with progress(how, "compiling") as watch:
+        done = api.compile(*sources, out=out, jobs=jobs, dry_run=dry_run, watch=watch)
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
-    for one in done.published:
-        click.echo(str(one))
+        if how.format == "github":
+            how.result(annotation("notice", "boundaryc", note))
+        how.say(f"note: {note}")
+    if dry_run:
+        for one in done.published:
+            for verb, names in (("write", one.written), ("remove", one.removed)):
+                for name in names:
+                    how.result(f"would {verb}: {(out / one.stack / name).as_posix()}")
+    if not how.quiet:
+        how.result(f"{'dry run: ' if dry_run else ''}{summary(done.published)}")
+    how.document("compile", dry_run=dry_run, **_content(done.published, done.notes))
+
+
+def summary(published: Sequence[Published]) -> str:
+    """How many files of all stacks became what."""
+    return ", ".join(f"{count} {word}" for word, count in _counts(published).items())
+
+
+def _counts(published: Sequence[Published]) -> dict[str, int]:
+    return {
+        "written": sum(len(one.written) for one in published),
+        "unchanged": sum(len(one.unchanged) for one in published),
+        "removed": sum(len(one.removed) for one in published),
+    }
+
+
+def _content(published: Sequence[Published], notes: Sequence[str]) -> dict[str, object]:
+    stacks = [
+        {
+            "stack": one.stack,
+            "written": list(one.written),
+            "unchanged": list(one.unchanged),
+            "removed": list(one.removed),
+            "kept": list(one.kept),
+        }
+        for one in published
+    ]
+    return {"summary": _counts(published), "stacks": stacks, "notes": list(notes)}

@@ -8,18 +8,47 @@ from typing import Any, TypeVar
 
 import click
 
+from boundaryc.cli.output import FORMATS, remember
 from boundaryc.emit.origin import OUT
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-def files_and_out(command: CommandT) -> CommandT:
-    """Adds the stack files and the output folder."""
-    files = click.argument(
+def output_style(command: CommandT) -> CommandT:
+    """Adds --output-format and --quiet, which `boundaryc.cli.output.style` then knows."""
+    format_ = click.option(
+        "--output-format",
+        type=click.Choice(FORMATS),
+        default="full",
+        show_default=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help="How diagnostics and results are written.",
+    )
+    quiet = click.option(
+        "--quiet",
+        "-q",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help="Only what is wrong.",
+    )
+    return format_(quiet(command))
+
+
+def stack_files(command: CommandT) -> CommandT:
+    """Adds the stack files."""
+    return click.argument(
         "files",
         nargs=-1,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    )
+    )(command)
+
+
+def files_and_out(command: CommandT) -> CommandT:
+    """Adds the stack files, the output folder and the number of processes."""
     out = click.option(
         "--out",
         type=click.Path(file_okay=False, path_type=Path),
@@ -27,7 +56,15 @@ def files_and_out(command: CommandT) -> CommandT:
         show_default=True,
         help="The folder that holds one folder for each stack.",
     )
-    return files(out(command))
+    jobs = click.option(
+        "--jobs",
+        "-j",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Processes that compile, each one file at a time.",
+    )
+    return stack_files(out(jobs(command)))
 
 
 def chosen(files: tuple[Path, ...], out: Path) -> tuple[Path, ...]:

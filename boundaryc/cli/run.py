@@ -7,16 +7,21 @@ import os
 import sys
 import tempfile
 import traceback
+from typing import Any
 
 import click
 
 from boundaryc import __version__
 from boundaryc.cli import Exit
-from boundaryc.language import BoundarycError
+from boundaryc.cli.output import Style
 
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "explain": "boundaryc.cli.explain:explain",
+    "lint": "boundaryc.cli.lint:lint",
+    "schema": "boundaryc.cli.schema:schema",
+    "trace": "boundaryc.cli.trace:trace",
     "verify": "boundaryc.cli.verify:verify",
 }
 """Where each command is; a module is imported when its command is used."""
@@ -42,46 +47,62 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="boundaryc", message="%(prog)s %(version)s")
 def boundaryc() -> None:
-    """Compiles a description of a decoder stack into the code between its stages."""
+    """Compiles a description of a decoder stack into the code between its stages.
+
+    Example: boundaryc compile stack.yaml
+
+    Exit codes: 0 all good, 1 something in your files, 2 cannot be run as asked, 3 a bug of
+    boundaryc, 130 interrupted.
+    """
 
 
 def run(words: list[str]) -> int:
     """Runs one command and returns its exit code, whatever happens."""
+    asked: dict[str, Any] = {}
     try:
-        result = boundaryc.main(words, prog_name="boundaryc", standalone_mode=False)
+        result = boundaryc.main(words, prog_name="boundaryc", standalone_mode=False, obj=asked)
         sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
+        return int(result or Exit.OK)
+    except (Exception, KeyboardInterrupt) as problem:
+        return _ended(problem, Style(**asked))
+
+
+def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:
+    """The exit code of a command that ended with ``problem``, which is told to the user."""
+    if isinstance(problem, (KeyboardInterrupt, click.Abort)):
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
-    except click.ClickException as problem:
+    if isinstance(problem, click.ClickException):
+        how.document("error", message=problem.format_message())
         problem.show()
         return Exit.UNUSABLE
-    except BrokenPipeError:
+    if isinstance(problem, BrokenPipeError):
         # Whoever read our output has seen enough; keep the interpreter from flushing into it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
-    except BoundarycError as problem:
-        click.echo(str(problem), err=True)
-        return Exit.FINDINGS
-    except Exception as problem:
-        return _failed(problem)
-    return int(result or Exit.OK)
+    return _failed(problem, how)
 
 
-def _failed(problem: Exception) -> int:
-    """Reports what the user cannot put right in their stack file."""
+def _failed(problem: BaseException, how: Style) -> int:
+    """Reports what is wrong in the user's files, around them, or in us."""
     from boundaryc.emit.publish import PublishError
+    from boundaryc.language import BoundarycError
 
+    if isinstance(problem, BoundarycError):
+        how.errors(problem)
+        return Exit.FINDINGS
     if isinstance(problem, (PublishError, OSError)):
-        click.echo(f"error: {problem}", err=True)
+        how.failure(str(problem))
         return Exit.UNUSABLE
     with tempfile.NamedTemporaryFile(
         "w", prefix="boundaryc-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
         file.write(f"boundaryc {__version__}, Python {sys.version}\n\n")
         file.write("".join(traceback.format_exception(problem)))
+    message = f"{type(problem).__name__}: {problem}"
+    how.document("error", message=message, report=file.name)
     click.echo(
-        f"boundaryc failed: {type(problem).__name__}: {problem}\n"
+        f"boundaryc failed: {message}\n"
         f"This is a bug. Please report it with {file.name} and the stack file.",
         err=True,
     )

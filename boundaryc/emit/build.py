@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from boundaryc.emit.diagnose import planned
@@ -10,7 +10,7 @@ from boundaryc.emit.manifest import claims
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
 from boundaryc.language import Stack, load
-from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.plan.result import StackPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,11 @@ class Build:
     output: Output
     notes: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """The stack's name."""
+        return self.output.stack
+
 
 def build(source: Path, out: Path) -> Build:
     """Loads, plans and renders ``source`` for the output folder ``out``; writes nothing.
@@ -33,36 +38,19 @@ def build(source: Path, out: Path) -> Build:
     Raises BoundarycError with what is wrong in the file.
     """
     stack = load(source)
-    plan = supported(planned(stack, {stack.source: source.read_text(encoding="utf-8")}))
+    plan = planned(stack, {stack.source: source.read_text(encoding="utf-8")})
     output = emit(plan, origin(stack, source, out))
     return Build(source, stack, output, (*_skipped(plan), *_claimed(plan)))
 
 
-def supported(plan: StackPlan) -> StackPlan:
-    """The plan without the kinds of batch that the runtime cannot form yet.
-
-    Those are batches whose input still owes a sum when it enters the stack.
-    """
-    return replace(plan, topologies=tuple(_complete(topology) for topology in plan.topologies))
-
-
-def _complete(topology: TopologyPlan) -> TopologyPlan:
-    kept = [i for i, column in enumerate(topology.columns) if column.entry == "complete"]
-    return replace(
-        topology,
-        columns=tuple(topology.columns[index] for index in kept),
-        tables={
-            policy: tuple(tables[index] for index in kept)
-            for policy, tables in topology.tables.items()
-        },
-    )
-
-
 def _skipped(plan: StackPlan) -> list[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for topology in plan.topologies:
+        for skipped in topology.skipped:
+            found.setdefault(skipped, []).append(topology.spec.name)
     return [
-        f"{plan.stack.name}: no {variant} on {topology.spec.name}: {why}"
-        for topology in plan.topologies
-        for variant, why in topology.skipped
+        f"{plan.stack.name}: no {variant} on {', '.join(names)}: {why}"
+        for (variant, why), names in found.items()
     ]
 
 

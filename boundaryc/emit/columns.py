@@ -14,6 +14,7 @@ class Kind:
 
     variant: str
     even: frozenset[str]
+    entry: str
     few: bool
 
     def fits(self, column: Column) -> bool:
@@ -21,14 +22,16 @@ class Kind:
 
         A column for many rows carries no bound: the one for few rows stands before it.
         """
-        if column.variant != self.variant or not self.even.issuperset(column.even):
+        if (column.variant, column.entry) != (self.variant, self.entry):
+            return False
+        if not self.even.issuperset(column.even):
             return False
         return self.few or not column.few
 
     def planned_by(self, column: Column) -> bool:
         """Whether ``column`` is the one that was planned for these batches."""
         return (
-            column.variant == self.variant
+            (column.variant, column.entry) == (self.variant, self.entry)
             and self.even == frozenset(column.even)
             and column.few in (None, self.few)
         )
@@ -40,7 +43,7 @@ def merged(columns: Sequence[Column], behaviour: Callable[[int], object]) -> tup
     A column goes when each of its batches then finds another one with equal ``behaviour``.
     """
     kinds = {
-        Kind(column.variant, frozenset(column.even), few)
+        Kind(column.variant, frozenset(column.even), column.entry, few)
         for column in columns
         for few in (True, False)
     }

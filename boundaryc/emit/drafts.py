@@ -125,12 +125,8 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
 
 
 def _summary(title: str, script: Script) -> tuple[str, ...]:
-    """The first line of a docstring and an empty one; a long list of steps moves below it."""
-    what = ", ".join(script.summary)
-    line = f"{title}: {what}."
-    if len(line) <= SUMMARY:
-        return (line, "")
-    return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}.", indent=4), "")
+    """The first line of a docstring and an empty one; see `_told` for a long list of steps."""
+    return (f"{title}: {', '.join(script.summary)}.", "")
 
 
 def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
@@ -138,10 +134,11 @@ def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
     goal = boundary.goal
     owed = f", owes {mesh.label(start.owes)}" if start.owes else ""
     joined = " and the residual is in it" if start.joined else ""
-    came = f"rows {mesh.words(start.rows)}{owed}{joined}"
+    by_token = " in token order"
+    came = f"rows {mesh.words(start.rows)}{by_token * start.by_token}{owed}{joined}"
     if start.phase is Phase.STREAM:
         came = "the written residual"
-    goes = f"rows {mesh.words(goal.rows)}"
+    goes = f"rows {mesh.words(goal.rows)}{by_token * goal.by_token}"
     width = max(len(came), len(goes)) + 4
     held = "no residual yet"
     if start.residual != NO_RESIDUAL:
@@ -220,10 +217,16 @@ def _exit(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, 
         reduce = _sum_inside(producer, scope, owes)
         return ExitDraft(f"{producer}_exit", False, False, reduce, leave)
     leave = _leave(boundary, scope, calls, sequence)
-    scatters = leave.how.split("_")
-    scatter = How.REDUCE_SCATTER.value in scatters or How.VARIABLE_REDUCE_SCATTER.value in scatters
+    scatter = _scatters_first(boundary)
     reduce = _kept(producer, scope.mesh, owes)
     return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter, reduce, leave)
+
+
+def _scatters_first(boundary: Boundary) -> bool:
+    """Whether what begins to complete the producer's sum, here or in the next stage, scatters."""
+    sums = (ops.AllReduce, ops.ReduceScatter, ops.GatherSum)
+    first = next((op for op in boundary.path.ops if isinstance(op, sums)), None)
+    return isinstance(first, ops.ReduceScatter)
 
 
 def _sum_inside(producer: str, scope: Scope, owes: int) -> Draft:
@@ -305,12 +308,23 @@ def _qualified(line: str, names: list[str]) -> str:
     return line
 
 
+def _told(line: str, following: str) -> tuple[str, ...]:
+    """The first line of a docstring; what comes after its colon moves below it where it is long."""
+    whole = line.replace(NEXT, following)
+    if len(whole) <= SUMMARY:
+        return (whole,)
+    title, colon, what = whole.partition(": ")
+    if not colon:
+        return (line.replace(NEXT, "what follows"),)
+    return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}", indent=4))
+
+
 def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> tuple[str, ...]:
     """The function's lines under its final ``name``; ``when`` ends its docstring.
 
     ``following`` names what comes next, where the docstring speaks of it.
     """
-    doc = [line.replace(NEXT, following) for line in draft.doc]
+    doc = [*_told(draft.doc[0], following), *draft.doc[1:]]
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
     if len(doc) == 1 and len(doc[0]) <= 90:

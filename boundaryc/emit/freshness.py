@@ -1,16 +1,27 @@
-"""Compares what is published with what would be published now, in both directions."""
+"""Compares what is published with what would be published now, in both directions.
+
+Nothing need be rendered for a stack whose manifest records the meaning and the compiler that we
+have, as long as every file is as the manifest says.
+"""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from boundaryc.emit.build import Build
-from boundaryc.emit.manifest import NAME, read_manifest
+from boundaryc.emit.lock import locked
+from boundaryc.emit.manifest import NAME, inputs, read_manifest
+from boundaryc.emit.origin import origin
 from boundaryc.emit.tree import Tree
+
+if TYPE_CHECKING:
+    from boundaryc.emit.build import Build
+    from boundaryc.language import Stack
 
 
 class State(Enum):
@@ -49,18 +60,53 @@ class Report:
         return not self.findings and self.compared > 0
 
 
-def compare(builds: Sequence[Build], out: Path) -> Report:
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A stack that is published as its manifest says, from what its source and compiler are now.
+
+    ``files`` counts the manifest too.
+    """
+
+    source: Path
+    name: str
+    files: int
+
+
+def recognise(stack: Stack, source: Path, out: Path) -> Recognised | None:
+    """Whether ``stack`` is published without a doubt; None if it must be rendered to tell."""
+    with locked(out, shared=True):
+        tree = Tree.at(out / stack.name)
+        recorded = tree.recorded
+        if recorded is None or not recorded.intact or not recorded.files:
+            return None
+        expected = inputs(stack.name, origin(stack, source, out))
+        said = {key: recorded.said.get(key) for key in (*expected, "path")}
+        if said != {"path": None} | expected:
+            return None
+        if not all(tree.recorded_as_is(name) for name in recorded.files):
+            return None
+        if any(not tree.claims(name) and tree.ours(name) for name in tree.names()):
+            return None
+    return Recognised(source, stack.name, len(recorded.files) + 1)
+
+
+def compare(stacks: Sequence[Build | Recognised], out: Path) -> Report:
     """Compares what the sources compile to with the output folder."""
     findings: list[Finding] = []
-    for build in builds:
-        findings += _compare(build, out)
-    findings += _abandoned(builds, out)
-    compared = sum(len(build.output.files) for build in builds)
+    compared = 0
+    with locked(out, shared=True):
+        for stack in stacks:
+            if isinstance(stack, Recognised):
+                compared += stack.files
+            else:
+                findings += _compare(stack, out)
+                compared += len(stack.output.files)
+        findings += _abandoned(stacks, out)
     return Report(tuple(findings), compared)
 
 
 def _compare(build: Build, out: Path) -> Iterable[Finding]:
-    stack, files = build.output.stack, build.output.files
+    stack, files = build.name, build.output.files
     tree = Tree.at(out / stack)
     for name, text in files.items():
         path = f"{stack}/{name}"
@@ -77,18 +123,18 @@ def _compare(build: Build, out: Path) -> Iterable[Finding]:
             yield Finding(State.ORPHANED, f"{stack}/{name}", by_hand=by_hand)
 
 
-def _abandoned(builds: Sequence[Build], out: Path) -> Iterable[Finding]:
+def _abandoned(stacks: Sequence[Build | Recognised], out: Path) -> Iterable[Finding]:
     """Whole stacks whose source is gone, or makes another stack now."""
-    made = {build.output.stack for build in builds}
-    sources = {build.source.resolve() for build in builds}
+    made = {stack.name for stack in stacks}
+    sources = {stack.source.resolve() for stack in stacks}
     for folder, path in published(out):
         if folder.name in made or path is None:
             continue
         if path.resolve() in sources or not path.exists():
-            by_hand = path.resolve() not in sources
             tree = Tree.at(folder)
             for name in tree.names():
                 if tree.ours(name):
+                    by_hand = path.resolve() not in sources or not tree.disposable(name)
                     yield Finding(State.ORPHANED, f"{folder.name}/{name}", by_hand=by_hand)
 
 
@@ -98,7 +144,9 @@ def published(out: Path) -> list[tuple[Path, Path | None]]:
     for manifest in sorted(out.glob(f"*/{NAME}")):
         recorded = read_manifest(manifest.parent)
         if recorded is not None and not manifest.parent.name.startswith("."):
-            found.append((manifest.parent, out / recorded.path if recorded.path else None))
+            # The path was made from names alone; a link in it must not be followed here either.
+            path = Path(os.path.normpath(out / recorded.path)) if recorded.path else None
+            found.append((manifest.parent, path))
     return found
 
 

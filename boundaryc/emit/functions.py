@@ -72,6 +72,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
+    taken |= {"join"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {param for op in outside.values() for param in op.params}
     calls = {name: f"{op.call}" for name, op in outside.items()}

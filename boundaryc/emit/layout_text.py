@@ -44,6 +44,11 @@ def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:
     return tuple(" " * columns + line if line else line for line in lines)
 
 
+def closed(lines: Sequence[str]) -> tuple[str, ...]:
+    """The lines of an item of a list that goes on."""
+    return (*lines[:-1], f"{lines[-1]},")
+
+
 def wrapped(first: str, text: str, *, indent: int = 0) -> tuple[str, ...]:
     """``first`` + ``text`` broken into lines, the later ones aligned with the text.
 

@@ -66,6 +66,15 @@ def _text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
+def tree_hash(origin: Origin, bodies: Mapping[str, str]) -> str:
+    """What ranks compare to know that they run the same code: of the meaning and of every body.
+
+    A file that is to hold the hash is among ``bodies`` with an empty one.
+    """
+    lines = [f"{name} {digest(body)}" for name, body in sorted(bodies.items())]
+    return digest("\n".join([origin.digest, *lines]))
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What a published manifest says: its stack, the hash of each file, and where its source is.
@@ -83,8 +92,9 @@ class Recorded:
 
 def read_manifest(folder: Path) -> Recorded | None:
     """The manifest in a stack's folder; None if there is none that we could have written."""
+    file = folder / NAME
     try:
-        text = (folder / NAME).read_bytes().decode("utf-8")
+        text = file.read_bytes().decode("utf-8") if file.is_file() else ""
         document = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None

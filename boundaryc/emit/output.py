@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from boundaryc.emit.files import Origin, with_header
 from boundaryc.emit.functions import TopologyFunctions, topology_functions
-from boundaryc.emit.manifest import manifest
+from boundaryc.emit.manifest import manifest, tree_hash
+from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json
 from boundaryc.emit.render import render
 from boundaryc.emit.stack_views import layers_view, rowwise_view, stack_view
@@ -30,16 +31,18 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
     functions = [topology_functions(plan, topology) for topology in plan.topologies]
     rowwise = rowwise_view(plan, functions)
-    modules = {
-        "__init__.py": render("stack.py.jinja", stack_view(plan)),
+    shared = {
         "layers.py": render("layers.py.jinja", layers_view(plan)),
         "rowwise.py": render("rowwise.py.jinja", rowwise),
         "kernels.py": render("kernels.py.jinja", rowwise),
     }
+    modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
+    pattern = layer_pattern(plan)
     for topology in functions:
         name = topology.plan.spec.name
-        modules |= {f"{name}/{file}": text for file, text in _topology(plan, topology).items()}
+        own = _topology(plan, topology, origin, shared, pattern)
+        modules |= {f"{name}/{file}": text for file, text in own.items()}
         plans[f"{name}/plan.json"] = plan_json(plan, topology.plan)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
     files = dict(sorted(files.items()))
@@ -47,13 +50,23 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     return Output(plan.stack.name, origin, files)
 
 
-def _topology(plan: StackPlan, functions: TopologyFunctions) -> dict[str, str]:
-    tables = topology_tables(plan, functions)
+def _topology(
+    plan: StackPlan,
+    functions: TopologyFunctions,
+    origin: Origin,
+    shared: Mapping[str, str],
+    pattern: Pattern,
+) -> dict[str, str]:
+    """The modules of one topology, which run with those that all topologies share."""
+    tables = topology_tables(plan, functions, pattern)
+    view = topology_view(plan, functions, tables, "")
     modules = {
-        "__init__.py": render("topology.py.jinja", topology_view(plan, functions, tables)),
+        "__init__.py": render("topology.py.jinja", view),
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
     }
     for variant, known in functions.variants.items():
-        view = variant_view(plan, functions, known)
-        modules[f"{variant}.py"] = render("module.py.jinja", view)
-    return modules
+        module = variant_view(plan, functions, known)
+        modules[f"{variant}.py"] = render("module.py.jinja", module)
+    around = {f"../{name}": text for name, text in shared.items()}
+    hashed = replace(view, hash=tree_hash(origin, around | modules))
+    return modules | {"__init__.py": render("topology.py.jinja", hashed)}

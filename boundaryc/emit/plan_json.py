@@ -95,20 +95,29 @@ def _when(
 
 
 def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object]:
-    few = [topology.columns[index].few for index in indexes]
-    return {} if set(few) == {None} else {"few": few}
+    columns = [topology.columns[index] for index in indexes]
+    found: dict[str, object] = {}
+    if any(column.few is not None for column in columns):
+        found["few"] = [column.few for column in columns]
+    if any(column.entry != "complete" for column in columns):
+        found["entry"] = [column.entry for column in columns]
+    return found
 
 
 def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
     start, goal = boundary.start, boundary.goal
-    come: dict[str, str] = {"rows": mesh.words(start.rows)}
+    come: dict[str, object] = {"rows": mesh.words(start.rows)}
+    go: dict[str, object] = {"rows": mesh.words(goal.rows), "residual": mesh.words(goal.residual)}
     if start.owes:
         come["owes"] = mesh.label(start.owes)
     if start.residual != NO_RESIDUAL and start.phase is not Phase.INITIAL:
         come["residual"] = mesh.words(start.residual)
+    for side, by_token in ((come, start.by_token), (go, goal.by_token)):
+        if by_token:
+            side["order"] = "token"
     return {
         "in": come,
-        "out": {"rows": mesh.words(goal.rows), "residual": mesh.words(goal.residual)},
+        "out": go,
         "ops": [_text(mesh, op) for op in boundary.path.ops],
     }
 
@@ -121,6 +130,8 @@ def _text(mesh: Mesh, op: ops.Operation) -> str:
         value = getattr(op, field.name)
         if field.name == "variable":
             words += ["variable"] * value
+        elif field.name == "to_tokens":
+            words.append("to tokens" if value else "to shards")
         elif field.name == "axes":
             words.append(mesh.label(value))
         else:

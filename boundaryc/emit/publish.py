@@ -1,11 +1,11 @@
 """Puts compiled files where they belong: all of them or none.
 
-The new tree is built beside the old one; unchanged and foreign files enter it as hard links, so
-they keep their inode and time. Then the old folder is renamed away and the new one into its place.
-Whenever the process ends, one of the two folders is complete, and the next run finishes what was
-begun: a missing folder is renamed back, a leftover one is removed. A file is only ever deleted if
-it is in our previous manifest, carries our header and is untouched. If nothing changed, nothing is
-touched at all.
+The new trees are built beside the old ones; unchanged and foreign files enter them as hard links,
+so they keep their inode and time. Only when all are built are they put in place, each in one step:
+the two folders exchange their names. Where the system cannot do that, the old folder is renamed
+away first, and for that moment there is neither. Whenever the process ends, each folder is whole,
+and the next run cleans up. A file is only ever deleted if it is in our previous manifest, carries
+our header and is untouched. If nothing changed, nothing is touched at all.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from boundaryc.emit.exchange import exchange
+from boundaryc.emit.lock import locked
 from boundaryc.emit.manifest import NAME
-from boundaryc.emit.output import Output
 from boundaryc.emit.tree import CACHE, Tree
+
+if TYPE_CHECKING:
+    from boundaryc.emit.output import Output
 
 
 class PublishError(Exception):
@@ -30,7 +35,8 @@ class PublishError(Exception):
 class Published:
     """What publishing one stack did, as file names inside its folder.
 
-    ``kept`` are files that nothing generates any more and that stay because they were edited.
+    ``kept`` are files that nothing generates any more and that stay because they were edited, or
+    because no manifest says that they are ours.
     """
 
     stack: str
@@ -51,46 +57,91 @@ def publish(output: Output, out: Path) -> Published:
 
     Raises PublishError if that would overwrite a file that we did not write.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
-        places = _Places(out, output.stack)
-        places.recover()
-        tree = Tree.at(places.target)
-        _refuse(tree, output)
-        same = [name for name, text in output.files.items() if tree.text(name) == text]
-        written = [name for name in output.files if name not in same]
-        gone = [name for name in tree.names() if tree.ours(name) and name not in output.files]
-        removed = [name for name in gone if tree.disposable(name)]
-        if written or removed:
-            places.stage(tree, {name: output.files[name] for name in written}, removed)
-            places.swap()
-    kept = [name for name in gone if name not in removed]
-    return Published(output.stack, tuple(written), tuple(same), tuple(removed), tuple(kept))
+    return publish_all([output], out)[0]
 
 
 def retire(out: Path, stack: str) -> Published:
     """Removes a stack that its source no longer makes; edited and foreign files stay."""
-    with _alone(out):
-        places = _Places(out, stack)
-        places.recover()
-        tree = Tree.at(places.target)
-        ours = [name for name in tree.names() if tree.ours(name)]
-        removed = [name for name in ours if tree.disposable(name)]
-        places.stage(tree, {}, removed)
-        places.swap()
-    kept = tuple(name for name in ours if name not in removed)
-    return Published(stack, (), (), tuple(removed), kept)
+    return publish_all([], out, retired=[stack])[0]
 
 
-def _refuse(tree: Tree, output: Output) -> None:
+def publish_all(
+    outputs: Sequence[Output], out: Path, retired: Iterable[str] = ()
+) -> list[Published]:
+    """Publishes several stacks and removes the ``retired`` ones; one result for each.
+
+    No folder changes before the new content of all is complete on disk. Raises PublishError if a
+    file would be overwritten that we did not write, OSError with the system's reason.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        _recover(out)
+        changes = _changes(outputs, out, retired)
+        needed = [change for change in changes if change.needed]
+        try:
+            for change in needed:
+                change.places.stage(change.tree, change.files, change.done.removed)
+            for change in needed:
+                change.places.swap()
+        finally:
+            for change in needed:
+                _remove(change.places.new)
+    return [change.done for change in changes]
+
+
+def preview(outputs: Sequence[Output], out: Path, retired: Iterable[str] = ()) -> list[Published]:
+    """What `publish_all` would do; writes nothing. Raises PublishError as it does."""
+    with locked(out, shared=True):
+        return [change.done for change in _changes(outputs, out, retired)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is to become of one stack's folder: the files to write, and the result."""
+
+    places: _Places
+    tree: Tree
+    files: Mapping[str, str]
+    done: Published
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.done.written or self.done.removed)
+
+
+def _changes(outputs: Iterable[Output], out: Path, retired: Iterable[str]) -> list[_Change]:
+    wanted = {output.stack: output.files for output in outputs}
+    wanted |= {stack: {} for stack in retired}
+    return [_change(_Places(out, stack), files) for stack, files in wanted.items()]
+
+
+def _change(places: _Places, files: Mapping[str, str]) -> _Change:
+    tree = Tree.at(places.target)
+    same = [name for name, text in files.items() if tree.text(name) == text]
+    written = {name: text for name, text in files.items() if name not in same}
+    gone = [name for name in tree.names() if name not in files and tree.ours(name)]
+    removed = [name for name in gone if tree.disposable(name)]
+    kept = [name for name in gone if name not in removed]
+    done = Published(places.stack, tuple(written), tuple(same), tuple(removed), tuple(kept))
+    change = _Change(places, tree, written, done)
+    if change.needed:
+        _refuse(tree, written)
+    return change
+
+
+def _refuse(tree: Tree, written: Iterable[str]) -> None:
     """Stops before anything of somebody else's is overwritten."""
-    if tree.folder.is_symlink() or (tree.folder.exists() and not tree.folder.is_dir()):
+    if tree.folder.is_symlink():
+        raise PublishError(f"{tree.folder} is a link; put a folder in its place, or nothing")
+    if tree.folder.exists() and not tree.folder.is_dir():
         raise PublishError(f"{tree.folder} is not a folder; move it away")
-    for name, text in output.files.items():
+    for name in written:
         path = tree.folder / name
-        if not path.exists() and not path.is_symlink():
-            continue
-        if tree.ours(name) or tree.text(name) == text or _adopted(tree, name):
+        for above in path.relative_to(tree.folder).parents[:-1]:
+            folder = tree.folder / above
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                raise PublishError(f"{folder} is not a folder; move it away")
+        if not os.path.lexists(path) or tree.ours(name) or _adopted(tree, name):
             continue
         raise PublishError(f"{path} was not written by boundaryc; move it away")
 
@@ -104,7 +155,11 @@ def _adopted(tree: Tree, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The folder of a stack, and the two beside it that exist only while it is replaced."""
+    """The folder of a stack, and the two beside it that exist only while it is replaced.
+
+    ``new`` is incomplete, and nobody needs it. ``old`` is complete: what was replaced, or is about
+    to replace.
+    """
 
     out: Path
     stack: str
@@ -123,14 +178,13 @@ class _Places:
 
     def recover(self) -> None:
         """Finishes or takes back what a run that was cut off had begun."""
-        if self.new.exists():
-            shutil.rmtree(self.new)
+        _remove(self.new)
         if self.old.exists() and not self.target.exists():
             self.old.rename(self.target)
         if self.old.exists():
             self._discard()
 
-    def stage(self, tree: Tree, written: dict[str, str], removed: list[str]) -> None:
+    def stage(self, tree: Tree, written: Mapping[str, str], removed: Sequence[str]) -> None:
         """Builds the new tree beside the old one."""
         self.new.mkdir()
         for name, text in written.items():
@@ -140,61 +194,83 @@ class _Places:
         for name in tree.names():
             if name not in written and name not in removed:
                 _link(tree.folder / name, self.new / name)
-        for cache in sorted(tree.folder.rglob(CACHE)):
-            inside = cache.relative_to(tree.folder)
-            modules = any((self.new / inside.parent).glob("*.py"))
-            if modules and cache.is_dir() and not cache.is_symlink():
-                shutil.copytree(cache, self.new / inside, copy_function=_link_file)
+        _link_caches(tree.folder, self.new, written)
+        for folder in [self.new, *(path for path in self.new.rglob("*") if path.is_dir())]:
+            before = tree.folder / folder.relative_to(self.new)
+            if before.is_dir():
+                shutil.copymode(before, folder)
 
     def swap(self) -> None:
         """Puts the new tree in the place of the old one; an empty one leaves no folder."""
-        if self.target.exists():
+        if not any(self.new.iterdir()):
             self.target.rename(self.old)
-        try:
-            if any(self.new.iterdir()):
-                self.new.rename(self.target)
-            else:
-                self.new.rmdir()
-        except BaseException:
-            if self.old.exists():
-                self.old.rename(self.target)
-            raise
-        if self.old.exists():
+            self._discard()
+        elif not self.target.exists():
+            self.new.rename(self.target)
+        else:
+            self.new.rename(self.old)
+            if not exchange(self.old, self.target):
+                self.old.rename(self.new)
+                self._swap_in_two_steps()
             self._discard()
 
+    def _swap_in_two_steps(self) -> None:
+        self.target.rename(self.old)
+        try:
+            self.new.rename(self.target)
+        except BaseException:
+            self.old.rename(self.target)
+            raise
+
     def _discard(self) -> None:
-        """Removes the old tree; what only it has and we did not write moves to the new one."""
-        tree = Tree.at(self.old)
+        """Removes the old tree, but not what others wrote into it after it was read."""
+        tree, current = Tree.at(self.old), Tree.at(self.target)
         for name in list(tree.names()):
-            if name == NAME or (self.target / name).exists() or tree.disposable(name):
+            if name == NAME or current.claims(name) or tree.disposable(name):
                 continue
-            _link(self.old / name, self.target / name)
-        shutil.rmtree(self.old)
+            late, path = self.old / name, self.target / name
+            if not (os.path.lexists(path) and os.path.samestat(late.lstat(), path.lstat())):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                late.replace(path)
+        self.old.rename(self.new)  # which is not looked at when only a part of it is left
+        _remove(self.new)
+
+
+def _recover(out: Path) -> None:
+    """Cleans up after every run that was cut off, whichever stack it was about."""
+    for path in sorted(out.glob(".*.boundaryc-*")):
+        _Places(out, path.name[1:].rpartition(".")[0]).recover()
 
 
 def _link(source: Path, target: Path) -> None:
+    """Gives a file a second name; a copy where the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _link_file(str(source), str(target))
-
-
-def _link_file(source: str, target: str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
-    except OSError:  # a file system without hard links
+    except FileNotFoundError:  # somebody has just removed it
+        return
+    except OSError:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Holds a folder for one publisher at a time, where the system can lock folders."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
+def _link_caches(tree: Path, new: Path, written: Mapping[str, str]) -> None:
+    """Takes Python's caches over, but of no module that is written.
+
+    Python knows a stale cache by the time in seconds and the size, and neither need differ.
+    """
+    for cached in sorted(tree.rglob(f"{CACHE}/*.pyc")):
+        inside = cached.relative_to(tree)
+        module = inside.parent.parent / f"{inside.name.partition('.')[0]}.py"
+        if module.as_posix() not in written and (new / module).exists():
+            with contextlib.suppress(OSError):  # only a cache
+                _link(cached, new / inside)
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder that is ours, if it exists, whatever its folders' modes are."""
+    if not folder.exists():
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    for path, _, _ in os.walk(folder):
+        with contextlib.suppress(OSError):
+            Path(path).chmod(0o700)
+    shutil.rmtree(folder)

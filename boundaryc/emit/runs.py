@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +24,35 @@ def runs(names: Sequence[str], longest: int = 64) -> tuple[Run, ...]:
     ((Run(names=('a',), count=1), Run(names=('b',), count=3)), (Run(names=('x',), count=1), \
 Run(names=('a', 'b'), count=3)))
     """
-    found: list[Run] = []
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    known = tuple(numbers)
+    return tuple(
+        Run(tuple(known[number] for number in period), count)
+        for period, count in _periods(tuple(numbers[name] for name in names), longest)
+    )
+
+
+@cache
+def _periods(numbers: tuple[int, ...], longest: int) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """The same of numbers: most topologies and policies of a stack share one pattern."""
+    found: list[tuple[tuple[int, ...], int]] = []
     at = 0
-    while at < len(names):
-        best = Run((names[at],), _repeats(names, at, 1))
-        for period in range(2, min(longest, (len(names) - at) // 2) + 1):
-            count = _repeats(names, at, period)
-            if count > 1 and count * period > best.count * len(best.names):
-                best = Run(tuple(names[at : at + period]), count)
-        found.append(best)
-        at += best.count * len(best.names)
+    while at < len(numbers):
+        best, times = 1, _repeats(numbers, at, 1)
+        for period in range(2, min(longest, (len(numbers) - at) // 2) + 1):
+            count = _repeats(numbers, at, period)
+            if count > 1 and count * period > times * best:
+                best, times = period, count
+        found.append((numbers[at : at + best], times))
+        at += best * times
     return tuple(found)
 
 
-def _repeats(names: Sequence[str], at: int, period: int) -> int:
-    """How often the ``period`` names at ``at`` follow each other."""
+def _repeats(numbers: Sequence[int], at: int, period: int) -> int:
+    """How often the ``period`` numbers at ``at`` follow each other."""
     end = at
-    while end + period < len(names) and names[end + period] == names[at + (end - at) % period]:
+    while (
+        end + period < len(numbers) and numbers[end + period] == numbers[at + (end - at) % period]
+    ):
         end += 1
     return (end - at) // period + 1

@@ -12,12 +12,14 @@ class Scope:
     """What the functions of a topology need of its layout, collected as they are written.
 
     ``groups`` are the atoms of each group that some function communicates over; ``rows`` are the
-    moves (moved atoms, rows of the finer side) whose row counts some function looks up.
+    moves (moved atoms, rows of the finer side) whose row counts some function looks up, and
+    ``orders`` the rows (sharded over a mask) that some function permutes.
     """
 
     mesh: Mesh
     groups: set[int] = field(default_factory=set)
     rows: set[tuple[int, int]] = field(default_factory=set)
+    orders: set[int] = field(default_factory=set)
 
     def group(self, axes: int) -> str:
         """The attribute of the group over ``axes``; the layout will have it."""
@@ -37,3 +39,14 @@ class Scope:
         needed = (1 << moved.bit_length()) - 1
         label = self.mesh.label(moved)
         return label if finer == needed else f"{label}_of_{self.mesh.label(finer)}"
+
+    def order(self, rows: int) -> str:
+        """The attribute of the permutation of rows sharded over a mask; the layout will have it."""
+        self.orders.add(rows)
+        return self.order_name(rows)
+
+    def order_name(self, rows: int) -> str:
+        """Plain for the rows of an attention-DP group, the usual ones."""
+        if rows == self.mesh.mask("attn_dp"):
+            return "order"
+        return f"order_of_{self.mesh.label(rows) if rows else 'all'}"

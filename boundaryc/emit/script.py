@@ -148,6 +148,8 @@ class Writer:
                 self._slice("stream.residual", axes, step.after.residual)
             case ops.ResidualGather(axes, variable):
                 self._residual_gather(step, axes, variable)
+            case ops.Reorder(to_tokens):
+                self._reorder(step, to_tokens)
             case ops.Join():
                 self._join(step)
             case ops.Update():
@@ -221,17 +223,22 @@ class Writer:
         self._say(f"cut residual over {place}" if residual else f"cut over {place}")
         self.script.moves_residual |= residual
 
+    def _reorder(self, step: Step, to_tokens: bool) -> None:
+        order = "tokens" if to_tokens else "shards"
+        self._put(f"hidden = rows.{self.scope.order(step.before.rows)}.to_{order}(hidden)")
+        self._say(f"to {order.removesuffix('s')} order")
+
     def _join(self, step: Step) -> None:
         own, state = "stream.residual", step.before
         extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
         if extra:
             own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"
-        statement = f"hidden = add({own}, hidden)"
+        statement = f"hidden = join(hidden, {own})"
         if alone:
             self._put(f"if groups.{self.scope.group(alone)}.rank == 0:")
             statement = f"    {statement}"
         self._put(statement)
-        self._call("add")
+        self._call("join")
         self._say("add the residual to one partial")
         self.script.moves_residual = True
 
@@ -266,7 +273,7 @@ class Writer:
 
     def _completes(self, step: Step, label: str) -> str:
         verb = "does a part of" if step.after.owes else "completes"
-        return f"{verb} the sum that {self.calls.producer} left over {label}"
+        return f"{verb} the sum that {self.calls.producer or 'the embeddings'} left over {label}"
 
     def _imported(self, operation: Operation) -> str:
         self.script.custom.add(operation.name)

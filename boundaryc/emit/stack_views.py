@@ -6,9 +6,17 @@ from collections.abc import Collection, Iterable
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
-from boundaryc.emit.layout_text import bracketed, listed, tuple_lines, wrapped
+from boundaryc.emit.layout_text import (
+    bracketed,
+    closed,
+    indented,
+    listed,
+    tuple_lines,
+    wrapped,
+)
 from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
 from boundaryc.plan.result import StackPlan
+from boundaryc.topology.contracts import VARIANTS
 
 
 def stack_view(plan: StackPlan) -> StackView:
@@ -22,6 +30,7 @@ def stack_view(plan: StackPlan) -> StackView:
     exports = [*sorted(["POLICIES", "TOPOLOGIES", "VARIANTS"]), *kinds, "load", "supports"]
     return StackView(
         name=plan.stack.name,
+        reasons=_reasons(plan),
         variants=(
             "VARIANTS = {",
             *(f'    "{name}": {_strings(found)},' for name, found in variants.items()),
@@ -31,6 +40,21 @@ def stack_view(plan: StackPlan) -> StackView:
         layer_imports=f"from .layers import {', '.join(kinds)}",
         exports="\n".join(bracketed("__all__ = [", [f'"{name}"' for name in exports], "]")),
     )
+
+
+UNLISTED = "the stack does not list this variant"
+
+
+def _reasons(plan: StackPlan) -> Lines:
+    """Per topology and variant that it has no boundaries for: why."""
+    lines = ["REASONS = {"]
+    for topology in plan.topologies:
+        found = {name: UNLISTED for name in VARIANTS if name not in plan.stack.variants}
+        found |= dict(topology.skipped)
+        items = [f'"{name}": "{found[name]}"' for name in VARIANTS if name in found]
+        head = f'"{topology.spec.name}": '
+        lines += indented(closed(bracketed(head + "{", items, "}", indent=5)))
+    return (*lines, "}")
 
 
 def _strings(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from boundaryc.emit.columns import merged
@@ -15,6 +16,7 @@ from boundaryc.emit.functions import (
 )
 from boundaryc.emit.layers import LayerKind, layer_kinds
 from boundaryc.emit.naming import suffixes
+from boundaryc.emit.patterns import LayerShape, Pattern
 from boundaryc.emit.runs import Run, runs
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.result import Column, StackPlan
@@ -59,7 +61,9 @@ class TopologyTables:
     tables: tuple[PolicyTable, ...]
 
 
-def topology_tables(plan: StackPlan, functions: TopologyFunctions) -> TopologyTables:
+def topology_tables(
+    plan: StackPlan, functions: TopologyFunctions, pattern: Pattern
+) -> TopologyTables:
     """The tables of one topology."""
     topology = functions.plan
     kept = merged(topology.columns, lambda column: _behaviour(plan, functions, column))
@@ -70,7 +74,7 @@ def topology_tables(plan: StackPlan, functions: TopologyFunctions) -> TopologyTa
         for constant in constants
         for policy, edge in zip(constant.policies, constant.edges, strict=True)
     }
-    layers, tables = _policies(plan, functions, by_place, taken)
+    layers, tables = _policies(plan, functions, pattern, by_place, taken)
     return TopologyTables(
         tuple(topology.columns[index] for index in kept), tuple(constants), layers, tables
     )
@@ -139,25 +143,30 @@ def _consumers(constant: Constant) -> str:
 def _policies(
     plan: StackPlan,
     functions: TopologyFunctions,
+    pattern: Pattern,
     by_place: dict[tuple[str, Edge, str], str],
     taken: set[str],
 ) -> tuple[tuple[tuple[str, Layer], ...], tuple[PolicyTable, ...]]:
     """The layers of every policy, and the tables they make up; equal ones are shared."""
     layers: dict[Layer, Constant] = {}
-    sequences: dict[str, list[Layer]] = {}
+    by_shape: dict[str, list[Layer]] = {}
+    kinds = {kind.stages: kind for kind in layer_kinds(plan)}
     for policy in dict.fromkeys(use.policy for use in functions.drafts):
-        sequences[policy] = _layers(plan, functions, by_place, policy)
-        for index, layer in enumerate(sequences[policy]):
+        by_shape[policy] = [
+            _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
+        ]
+        for layer, shape in zip(by_shape[policy], pattern.shapes, strict=True):
             base = f"{'_'.join(layer.kind.stages).upper()}_LAYER"
             constant = layers.setdefault(layer, Constant(base, ()))
-            constant.edges.append(_entered(plan, index))
+            constant.edges.append(shape.boundaries[0][0])
             constant.policies.append(policy)
-    _name_layers(plan, layers, sequences, taken)
+    _name_layers(plan, layers, by_shape, pattern, taken)
     tables: dict[tuple[tuple[Run, ...], str], list[str]] = {}
-    for policy, sequence in sequences.items():
-        names = [layers[layer].name for layer in sequence]
+    for policy, found in by_shape.items():
+        names = [layers[layer].name for layer in found]
         norm = by_place[policy, plan.graph.last, _prepare_base(plan.graph.last)]
-        tables.setdefault((runs(names), norm), []).append(policy)
+        sequence = runs([names[number] for number in pattern.order])
+        tables.setdefault((sequence, norm), []).append(policy)
     order = list(functions.plan.tables)
     named = tuple((constant.name, layer) for layer, constant in layers.items())
     return named, tuple(
@@ -177,34 +186,21 @@ def _table_name(policies: list[str], order: list[str], *, alone: bool) -> str:
     return min(policies, key=order.index).replace("+", "_").upper()
 
 
-def _entered(plan: StackPlan, index: int) -> Edge:
-    return plan.graph.walk[index][0]
-
-
-def _layers(
-    plan: StackPlan,
+def _layer(
     functions: TopologyFunctions,
+    shape: LayerShape,
+    kinds: Mapping[tuple[str, ...], LayerKind],
     by_place: dict[tuple[str, Edge, str], str],
     policy: str,
-) -> list[Layer]:
-    """The layers of the stack in order, under one policy."""
-    kinds = {kind.stages: kind for kind in layer_kinds(plan)}
-    flat = [edge for layer in plan.graph.walk for edge in layer] + [plan.graph.last]
-    found, at = [], 0
-    for stages in plan.stack.layers:
-        boundaries = []
-        for _ in stages:
-            entering, leaving = flat[at], flat[at + 1]
-            leave = leave_base(functions, Use(leaving, 0, policy)).upper()
-            boundaries.append(
-                (
-                    by_place[policy, entering, _prepare_base(entering)],
-                    by_place[policy, leaving, leave],
-                )
-            )
-            at += 1
-        found.append(Layer(kinds[stages], tuple(boundaries)))
-    return found
+) -> Layer:
+    """The layers of one shape, under one policy."""
+    boundaries = []
+    for entering, leaving in shape.boundaries:
+        leave = leave_base(functions, Use(leaving, 0, policy)).upper()
+        boundaries.append(
+            (by_place[policy, entering, _prepare_base(entering)], by_place[policy, leaving, leave])
+        )
+    return Layer(kinds[shape.stages], tuple(boundaries))
 
 
 def _prepare_base(edge: Edge) -> str:
@@ -215,23 +211,22 @@ def _prepare_base(edge: Edge) -> str:
 def _name_layers(
     plan: StackPlan,
     layers: dict[Layer, Constant],
-    sequences: dict[str, list[Layer]],
+    by_shape: dict[str, list[Layer]],
+    pattern: Pattern,
     taken: set[str],
 ) -> None:
     """Names layers by where they are: the most frequent one of a kind has the plain name."""
     groups: dict[str, list[tuple[Layer, Constant]]] = {}
     for layer, constant in layers.items():
         groups.setdefault(constant.base, []).append((layer, constant))
-    last = len(plan.stack.layers) - 1
     for base, group in groups.items():
-        group.sort(key=lambda pair: _rarity(plan, sequences, pair))
+        group.sort(key=lambda pair: _rarity(plan, by_shape, pattern, pair))
         traits = []
         for layer, constant in group:
-            at = {i for s in sequences.values() for i, own in enumerate(s) if own == layer}
-            ends = ["FIRST"] * (at == {0}) + ["LAST"] * (at == {last}) or ["INNER"]
+            at = {n for found in by_shape.values() for n, one in enumerate(found) if one == layer}
             traits.append(
                 {
-                    "place": "ONLY" if len(ends) == 2 else "".join(ends),
+                    "place": _place(pattern, at),
                     "after": _after(constant),
                     "policy": policy_words(constant.policies, plan.stack.policy_auto).upper(),
                 }
@@ -240,11 +235,26 @@ def _name_layers(
             constant.name = unique(base + suffix, taken)
 
 
+def _place(pattern: Pattern, shapes: set[int]) -> str:
+    """Where in the stack layers of these shapes are, as a word of an identifier."""
+    first, last = pattern.order[0], pattern.order[-1]
+    alone = len(shapes) == 1 and pattern.counts[min(shapes)] == 1
+    if not alone or not shapes & {first, last}:
+        return "INNER"
+    return "ONLY" if first == last else "FIRST" if first in shapes else "LAST"
+
+
 def _rarity(
-    plan: StackPlan, sequences: dict[str, list[Layer]], pair: tuple[Layer, Constant]
+    plan: StackPlan,
+    by_shape: dict[str, list[Layer]],
+    pattern: Pattern,
+    pair: tuple[Layer, Constant],
 ) -> tuple[int, bool]:
     """Orders layers of one kind: the most frequent first, then those entered most often."""
-    most = max(sequence.count(pair[0]) for sequence in sequences.values())
+    most = max(
+        sum(count for one, count in zip(found, pattern.counts, strict=True) if one == pair[0])
+        for found in by_shape.values()
+    )
     return -most, not all(plan.graph.repeats(edge) for edge in pair[1].edges)
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions
-from boundaryc.emit.layout_text import bracketed, bracketed_import, indented, tuple_lines
+from boundaryc.emit.layout_text import (
+    bracketed,
+    bracketed_import,
+    closed,
+    indented,
+    tuple_lines,
+)
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
+
+COMPLETE = "complete"
+"""The entry of batches whose input owes nothing."""
 
 
 def sizes(mesh: Mesh) -> str:
@@ -29,7 +38,7 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
     """The view of ``layout.py``."""
     mesh, scope = functions.plan.mesh, functions.scope
     groups = sorted((mesh.label(axes), axes) for axes in scope.groups)
-    rows = sorted((scope.row_name(*move), move) for move in scope.rows)
+    rows = _rows(functions)
     labels = [
         f'("{name}", {quoted(mesh.names(axes))})'
         for name, axes in groups
@@ -55,21 +64,30 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         row_doc="Rows of each member of a group, for every move that looks them up."
         if rows
         else "No boundary of this topology moves rows by their counts.",
-        row_slots=_slots([name for name, _ in rows]),
-        rows=_attributes(
-            (
-                f"self.{name} = cut.members(",
-                quoted(mesh.names(moved)),
-                f"finer={quoted(mesh.names(finer))}",
-            )
-            for name, (moved, finer) in rows
-        ),
+        row_slots=_slots(sorted(rows)),
+        rows=_attributes((f"self.{name} = {call}(", *args) for name, (call, *args) in rows.items()),
     )
 
 
-def _attributes(calls: Iterable[tuple[str, str, str]]) -> Lines:
-    """The body of a constructor: each attribute from a call with two arguments."""
-    lines = (bracketed(head, [first, second], ")", indent=8) for head, first, second in calls)
+def _rows(functions: TopologyFunctions) -> dict[str, tuple[str, ...]]:
+    """What the rows of a batch have, by name: the call that makes it, and its arguments."""
+    mesh, scope = functions.plan.mesh, functions.scope
+    found: dict[str, tuple[str, ...]] = {
+        scope.row_name(moved, finer): (
+            "cut.members",
+            quoted(mesh.names(moved)),
+            f"finer={quoted(mesh.names(finer))}",
+        )
+        for moved, finer in scope.rows
+    }
+    for mask in scope.orders:
+        found[scope.order_name(mask)] = ("cut.order", f"rows={quoted(mesh.names(mask))}")
+    return dict(sorted(found.items()))
+
+
+def _attributes(calls: Iterable[tuple[str, ...]]) -> Lines:
+    """The body of a constructor: each attribute from the head of a call and its arguments."""
+    lines = (bracketed(head, arguments, ")", indent=8) for head, *arguments in calls)
     return tuple(line for call in lines for line in call) or ("pass",)
 
 
@@ -90,7 +108,7 @@ def _mesh(atoms: list[str], labels: list[str]) -> Lines:
 
 
 def _slots(names: list[str]) -> Lines:
-    return tuple_lines("__slots__ = ", [f'"{name}"' for name in names])
+    return tuple_lines("__slots__ = ", [f'"{name}"' for name in names], indent=4)
 
 
 def _joined(mesh: Mesh, axes: int) -> str:
@@ -104,9 +122,9 @@ def _joined(mesh: Mesh, axes: int) -> str:
 
 
 def topology_view(
-    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
+    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables, tree_hash: str
 ) -> TopologyView:
-    """The view of a topology's ``__init__.py``."""
+    """The view of a topology's ``__init__.py``; ``tree_hash`` identifies all that it runs."""
     topology = functions.plan
     title = f"{plan.stack.name} on {topology.spec.name}"
     kinds = sorted({layer.kind.name for _, layer in tables.layers})
@@ -118,6 +136,9 @@ def topology_view(
             f"{sizes(topology.mesh)}, outermost first." if topology.mesh.atoms else "1 rank.",
         ),
         title=title,
+        stack=plan.stack.name,
+        topology=topology.spec.name,
+        hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
@@ -144,28 +165,28 @@ def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool]:
 
 
 def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
-    items = []
+    lines: list[str] = []
     for column in columns:
         masks = (topology.mesh.mask(axis) for axis in column.even)
         atoms = [name for mask in masks for name in topology.mesh.names(mask)]
         multiple = topology.row_multiples[column.variant]
-        even = f", even={quoted(atoms)}" if atoms else ""
-        rows = f", row_multiple={multiple}" if multiple > 1 else ""
-        few = f", max_rows={topology.few_rows[column.variant]}" if column.few else ""
-        items.append(f'Column("{column.variant}"{even}{rows}{few})')
-    return tuple_lines("COLUMNS = ", items)
+        words = [f'"{column.variant}"']
+        words += [f"even={quoted(atoms)}"] if atoms else []
+        words += [f"row_multiple={multiple}"] if multiple > 1 else []
+        words += [f'entry="{column.entry}"'] if column.entry != COMPLETE else []
+        words += [f"max_rows={topology.few_rows[column.variant]}"] if column.few else []
+        lines += closed(bracketed("Column(", words, ")", indent=5))
+    if len(lines) == 1 and len(lines[0]) < 86:
+        return (f"COLUMNS = ({lines[0]})",)
+    return ("COLUMNS = (", *indented(lines), ")")
 
 
 def _layer(name: str, layer: Layer) -> Lines:
     lines = [f"{name} = {layer.kind.name}("]
     for slot, (prepare, leave) in zip(layer.kind.slots, layer.boundaries, strict=True):
         call = f"{slot.stage.name}={slot.boundary}("
-        lines += indented(_closed(bracketed(call, [prepare, leave], ")", indent=5)))
+        lines += indented(closed(bracketed(call, [prepare, leave], ")", indent=5)))
     return (*lines, ")")
-
-
-def _closed(lines: Lines) -> Lines:
-    return (*lines[:-1], f"{lines[-1]},")
 
 
 def _table(table: PolicyTable) -> Lines:
@@ -184,7 +205,7 @@ def _table(table: PolicyTable) -> Lines:
     return (
         *periods,
         f"{table.name}: Table[Layer] = Table(",
-        *indented(_closed(layers)),
+        *indented(closed(layers)),
         f"    norm={table.norm},",
         ")",
     )

@@ -78,7 +78,8 @@ def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
     needs = {need for named in known.functions.values() for need in named.draft.needs}
     custom = {name for named in known.functions.values() for name in named.draft.custom}
     runtime = sorted(
-        (needs & {"Norm", "OwedOutput", "add"}) | ({"ExitDecision"} if known.exits else set()),
+        (needs & {"Norm", "OwedOutput", "add", "join"})
+        | ({"ExitDecision"} if known.exits else set()),
         key=lambda name: (not name[0].isupper(), name),
     )
     rowwise = sorted(needs & {"rms_norm", "add_rms_norm"})
@@ -175,7 +176,8 @@ def _edge_lines(
 ) -> list[str]:
     column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
-    lines = [f"  {kind.where}: {', '.join(kind.stages)}" for kind in kinds.values()]
+    # Not which layers these are: a module is the same however often its layers are repeated.
+    lines = [f"  {kind.name} layers: {', '.join(kind.stages)}" for kind in kinds.values()]
     lines.append("")
     seen: dict[tuple[str, tuple[str, ...]], None] = {}
     entries = []

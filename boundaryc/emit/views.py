@@ -61,6 +61,9 @@ class TopologyView:
 
     doc: Lines
     title: str
+    stack: str
+    topology: str
+    hash: str
     imports: Lines
     columns: Lines
     boundaries: tuple[Lines, ...]
@@ -75,6 +78,7 @@ class StackView:
 
     name: str
     variants: Lines
+    reasons: Lines
     policies: str
     exports: str
     layer_imports: str

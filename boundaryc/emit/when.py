@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Protocol
 
@@ -103,12 +103,21 @@ def _clause(
 
 def batches(every: list[Column], some: list[Column]) -> str:
     """Which of ``every`` kind of batch of a variant ``some`` are."""
-    few, many = ([c for c in every if c.few is not flag] for flag in (False, True))
-    for size, part in ((" of few rows", few), (" of many rows", many)):
-        if len(part) < len(every) and set(some) <= set(part):
-            rest = "" if some == part else _cut(part, some)
-            return f"batches{size}{rest}"
-    return f"batches{_cut(every, some)}"
+    words, within = "batches", every
+    for text, fits in _TRAITS:
+        narrower = [column for column in within if fits(column)]
+        if len(narrower) < len(within) and set(some) <= set(narrower):
+            words, within = words + text, narrower
+    return words if set(some) == set(within) else words + _cut(within, some)
+
+
+_TRAITS: tuple[tuple[str, Callable[[Column], bool]], ...] = (
+    (" of few rows", lambda column: column.few is True),
+    (" of many rows", lambda column: column.few is False),
+    (" with a complete input", lambda column: column.entry == "complete"),
+    (" whose input still owes a sum", lambda column: column.entry != "complete"),
+)
+"""Kinds of batch that have words for themselves."""
 
 
 def _cut(every: list[Column], some: list[Column]) -> str:
@@ -120,5 +129,13 @@ def _cut(every: list[Column], some: list[Column]) -> str:
                 return f" cut evenly over {listed(names)}"
             if some == [column for column in every if column not in even]:
                 return f" cut unevenly over {listed(names, 'or')}"
-    kinds = [listed(column.even) if column.even else "no axis" for column in some]
+    kinds = [_alone(column, every) for column in some]
     return f" cut evenly over {listed(kinds, 'or')} alone"
+
+
+def _alone(column: Column, every: list[Column]) -> str:
+    """The axes of one kind of batch, and its other traits where kinds with the same axes differ."""
+    words = listed(column.even) if column.even else "no axis"
+    if sum(other.even == column.even for other in every) == 1:
+        return words
+    return words + "".join(text for text, fits in _TRAITS if fits(column))

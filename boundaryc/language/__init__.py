@@ -7,12 +7,16 @@ from boundaryc.language.codes import CODES
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Severity
 from boundaryc.language.loader import load, loads
 from boundaryc.language.model import (
+    Additive,
+    Capture,
     MoeSpec,
     NormSpec,
     OperationDecl,
+    Quantize,
     Stack,
     Stage,
     TopologySpec,
+    Transform,
 )
 from boundaryc.language.renderers import FORMATS, render
 from boundaryc.language.spans import Position, Span
@@ -20,18 +24,22 @@ from boundaryc.language.spans import Position, Span
 __all__ = [
     "CODES",
     "FORMATS",
+    "Additive",
     "BoundarycError",
+    "Capture",
     "Diagnostic",
     "Label",
     "MoeSpec",
     "NormSpec",
     "OperationDecl",
     "Position",
+    "Quantize",
     "Severity",
     "Span",
     "Stack",
     "Stage",
     "TopologySpec",
+    "Transform",
     "canonical",
     "load",
     "loads",

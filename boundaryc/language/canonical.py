@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 from boundaryc.language.model import Stack
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def canonical(stack: Stack) -> str:
@@ -13,23 +17,31 @@ def canonical(stack: Stack) -> str:
 
     Comments, line ends, spelling of numbers, defaults written out and the order of keys make no
     difference; layers, the order of their stages and of an operation's params do. Runs of equal
-    layers are written once, so that the text of a deep stack stays short. Ends with a newline.
+    layers are written once, so that the text of a deep stack stays short. Drafts are in it, each as
+    its own text says. Ends with a newline.
     """
-    meaning = {
-        field.name: _plain(getattr(stack, field.name))
-        for field in dataclasses.fields(stack)
+    return json.dumps(_meaning(stack), sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def _meaning(stack: Stack) -> dict[str, object]:
+    return {**_fields(stack), "language": 1, "layers": _runs(stack.layers)}
+
+
+def _fields(value: DataclassInstance) -> dict[str, object]:
+    """The fields that have a meaning, without newer ones (`model.QUIET`) at their defaults."""
+    return {
+        field.name: _plain(getattr(value, field.name))
+        for field in dataclasses.fields(value)
         if field.compare
+        and not (field.metadata.get("quiet") and getattr(value, field.name) == field.default)
     }
-    meaning["language"] = 1
-    meaning["layers"] = _runs(stack.layers)
-    return json.dumps(meaning, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Stack):
+        return _meaning(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        return _fields(value)
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):

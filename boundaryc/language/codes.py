@@ -45,6 +45,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC210": "a value is listed twice",
         "BC211": "a pattern does not fit its stages",
         "BC212": "an attribute does not fit the kind of stage",
+        "BC213": "settings do not fit together",
+        "BC214": "an update does not outlive its producer",
         # 3: not built yet
         "BC301": "designed, but not supported yet",
         # 4: planning

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from boundaryc.language.diagnostics import Diagnostic, Label, error
 from boundaryc.language.names import name_problem
+from boundaryc.language.planned import SHIPPED, Gates
 from boundaryc.language.reader import MAX_ERRORS, Path, Tree
 from boundaryc.language.shape import not_yet
+from boundaryc.language.spans import Span
 
 
 class TooManyErrorsError(Exception):
@@ -16,10 +18,19 @@ class TooManyErrorsError(Exception):
 
 @dataclass(slots=True)
 class Context:
-    """Collects the errors of the meaning phase; nothing is raised before all checks have run."""
+    """Collects the errors of the meaning phase; nothing is raised before all checks have run.
+
+    Paths are relative to `root`, which is the document itself or a draft in it.
+    """
 
     tree: Tree
+    gates: Gates = SHIPPED
+    root: Path = ()
     errors: list[Diagnostic] = field(default_factory=list)
+
+    def inside(self, *path: str) -> Context:
+        """The same for paths relative to `path`; errors go to the same list."""
+        return Context(self.tree, self.gates, (*self.root, *path), self.errors)
 
     def report(
         self,
@@ -35,14 +46,18 @@ class Context:
 
         `other` is a second place and its label.
         """
-        span = self.tree.key(path) if key else self.tree.value(path)
-        labels = [Label(self.tree.key(other[0]), other[1])] if other else []
+        span = self._span(path, key)
+        labels = [Label(self._span(other[0], key=True), other[1])] if other else []
         self._add(error(code, message, span, help=help, labels=labels))
 
     def unsupported(self, word: str, path: Path, *, key: bool = False) -> None:
-        """Rejects by name what the language has and this version does not build."""
-        span = self.tree.key(path) if key else self.tree.value(path)
-        self._add(not_yet(word, span))
+        """Rejects by name what the language has, if this version does not build it."""
+        if self.gates.closed(word):
+            self._add(not_yet(word, self._span(path, key)))
+
+    def _span(self, path: Path, key: bool) -> Span:
+        path = (*self.root, *path)
+        return self.tree.key(path) if key else self.tree.value(path)
 
     def _add(self, found: Diagnostic) -> None:
         self.errors.append(found)

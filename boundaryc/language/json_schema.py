@@ -12,6 +12,7 @@ from typing import Any
 from boundaryc.language.codes import CODES
 from boundaryc.language.diagnostics import Severity
 from boundaryc.language.names import MAX_NAME
+from boundaryc.language.planned import SHIPPED, Gates
 from boundaryc.language.renderers.json import VERSION
 from boundaryc.language.schema import StackShape
 
@@ -24,33 +25,70 @@ _KEYS = {
     ("Stack", "stages"): _NAME,
     ("Stack", "topologies"): _NAME,
     ("Stack", "operations"): _NAME,
+    ("Stack", "captures"): _NAME,
+    ("Stack", "drafts"): _NAME,
+    ("Draft", "stages"): _NAME,
+    ("Stage", "additive"): _NAME,
     ("Layers", "at"): _LAYERS,
     ("Layers", "stages"): _CHARACTER,
 }
 
 
-def schema() -> dict[str, Any]:
+def schema(gates: Gates = SHIPPED) -> dict[str, Any]:
     """The JSON Schema of a stack file.
 
-    Every field has a description, no alternative is null, and what is designed but not built yet
-    is not offered.
+    Every field has a description, no alternative is null, and what `gates` close is not offered.
     """
     raw = StackShape.model_json_schema()
     shapes = {name.removesuffix("Shape"): shape for name, shape in raw.pop("$defs").items()}
     shapes["Stack"] = raw
     for name, shape in shapes.items():
         shape["title"] = name.lower()
+        closed = gates.keys(name.lower())
         shape["properties"] = {
-            key: _field(name, key, field) for key, field in shape["properties"].items()
+            key: field for key, field in shape["properties"].items() if key not in closed
         }
-    head = {"$schema": DIALECT, **_tidy(shapes.pop("Stack"))}
+    for name, shape in shapes.items():
+        empty = {other for other, part in shapes.items() if not part["properties"]}
+        for key, field in shape["properties"].items():
+            closed = gates.words(name.lower(), key)
+            shape["properties"][key] = _field(name, key, _open(_tidy(field), empty, closed))
+    head = {"$schema": DIALECT, **shapes.pop("Stack")}
     head |= {"title": "boundaryc stack", "description": "A decoder stack, for boundaryc to compile"}
-    return head | {"$defs": {name: _tidy(shape) for name, shape in sorted(shapes.items())}}
+    reached = _reached(head, shapes)
+    return head | {"$defs": {name: shapes[name] for name in sorted(reached)}}
+
+
+def _open(value: Any, empty: set[str], closed: list[str]) -> Any:
+    """A property without words that are not built and alternatives that have no key left."""
+    if isinstance(value, dict):
+        gone = [{"$ref": f"#/$defs/{name}"} for name in empty]
+        value = {
+            key: [arm for arm in part if arm not in gone] if key == "oneOf" else part
+            for key, part in value.items()
+        }
+        if len(value.get("oneOf", ())) == 1:
+            value = {**value.pop("oneOf")[0], **value}
+        return {key: _open(part, empty, closed) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_open(part, empty, closed) for part in value if part not in closed]
+    return value
+
+
+def _reached(value: Any, shapes: dict[str, Any]) -> set[str]:
+    """The shapes that `value` refers to, also through others."""
+    if isinstance(value, dict):
+        name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+        more = {name} | _reached(shapes[name], shapes) if name else set()
+        return more.union(*(_reached(part, shapes) for part in value.values()))
+    if isinstance(value, list):
+        return set().union(*(_reached(part, shapes) for part in value))
+    return set()
 
 
 def _field(owner: str, key: str, field: dict[str, Any]) -> dict[str, Any]:
     """One property: without a made-up title, without null, with the names its keys may have."""
-    field = {name: value for name, value in field.items() if name not in ("title", "planned")}
+    field = {name: value for name, value in field.items() if name != "title"}
     some = [arm for arm in field.pop("anyOf", []) if arm != {"type": "null"}]
     for arm in some:
         field = arm | field

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from boundaryc.language.context import Context
 from boundaryc.language.names import did_you_mean, suggest
 from boundaryc.language.reader import Path
-from boundaryc.language.schema import LayersShape, StageShape
+from boundaryc.language.schema import LayersShape
 
 Layers = tuple[tuple[str, ...], ...]
 
@@ -16,10 +17,13 @@ _COUNTED = ("count", "default", "at")
 _PATTERNED = ("pattern", "stages")
 
 
-def resolve_layers(shape: LayersShape, stages: dict[str, StageShape], context: Context) -> Layers:
+def resolve_layers(
+    shape: LayersShape, stages: Collection[str], declared: Collection[str], context: Context
+) -> Layers:
     """The stages of every layer, in order; errors go to `context`, and then the result is partial.
 
-    Reports stages that no layer uses, unknown stages, stages used twice in one layer.
+    `stages` are all that there are, `declared` those that stand beside these layers. Reports stages
+    that are declared and no layer uses, unknown stages, stages used twice in one layer.
     """
     present = shape.model_fields_set
     counted = [key for key in _COUNTED if key in present]
@@ -31,7 +35,7 @@ def resolve_layers(shape: LayersShape, stages: dict[str, StageShape], context: C
         return ()
     layers = _pattern(shape, context) if patterned else _counted(shape, context)
     used = _check_lists(shape, stages, context)
-    for name in stages:
+    for name in declared:
         if layers and name not in used:
             help_ = "use it in `layers`, or remove it"
             message = f"the stage `{name}` is declared and no layer uses it"
@@ -39,7 +43,7 @@ def resolve_layers(shape: LayersShape, stages: dict[str, StageShape], context: C
     return layers
 
 
-def _check_lists(shape: LayersShape, stages: dict[str, StageShape], context: Context) -> set[str]:
+def _check_lists(shape: LayersShape, stages: Collection[str], context: Context) -> set[str]:
     """Check each list of stages where it is written; return the stages that they use or mean."""
     lists: list[tuple[Path, list[str]]] = []
     if shape.default is not None:
@@ -69,7 +73,7 @@ def _counted(shape: LayersShape, context: Context) -> Layers:
     chosen: list[tuple[str, ...] | None] = [None] * shape.count
     owner: dict[int, str] = {}
     for key, names in shape.at.items():
-        for layer in _range(key, shape.count, context):
+        for layer in layer_range(key, shape.count, ("layers", "at", key), context):
             if layer in owner:
                 message = f"layer {layer} is named by `{owner[layer]}` and by `{key}`"
                 help_ = "ranges include both ends; name each layer once"
@@ -92,10 +96,9 @@ def _counted(shape: LayersShape, context: Context) -> Layers:
     return tuple(default if names is None else names for names in chosen)
 
 
-def _range(key: str, count: int, context: Context) -> range:
-    """The layers that a key of `at` names; empty after an error."""
+def layer_range(key: str, count: int, path: Path, context: Context) -> range:
+    """The layers that the index or range `key`, written at `path`, names; empty after an error."""
     match = _INDEX.match(key)
-    path: Path = ("layers", "at", key)
     if not match:
         help_ = 'write an index like 0 or an inclusive range like "3-5", counted from 0'
         context.report("BC206", path, f"`{key}` is not a layer or a range", help_, key=True)

@@ -94,6 +94,19 @@ def _repeated_layers(subject: Subject) -> Iterator[Diagnostic]:
             yield _finding(stack, "BC601", path, message, "leave out this entry", other)
 
 
+def _factors_of_one(subject: Subject) -> Iterator[Diagnostic]:
+    """BC601: factors that change nothing."""
+    stack = subject.stack
+    for stage in stack.stages:
+        path = f"stages.{stage.name}"
+        if stage.update_scale == 1:
+            message = "a sum scaled by 1 is what `add` does"
+            yield _finding(stack, "BC601", f"{path}.update", message, "leave out `update`")
+        if stage.transform is not None and stage.transform.scale == 1:
+            message = "a transform that scales by 1 changes nothing"
+            yield _finding(stack, "BC601", f"{path}.transform", message, "leave out `transform`")
+
+
 def _dead_policy(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: a policy where no ffn leaves a sum that it could scatter."""
     stack = subject.stack
@@ -137,6 +150,11 @@ def _needless_rows(subject: Subject) -> Iterator[Diagnostic]:
             for axis in sorted(getattr(operation, key)):
                 yield from _needless_axis(stack, operation, key, axis)
 
+    for stage in stack.stages:
+        for key in ("before_gather", "needs_every_row"):
+            for axis in sorted(getattr(stage, key)):
+                yield from _absent_axis(stack, f"stages.{stage.name}.{key}", key, axis)
+
 
 def _needless_axis(
     stack: Stack, operation: OperationDecl, key: str, axis: str
@@ -146,7 +164,12 @@ def _needless_axis(
         message = f"`{key}` is not needed: a row_wise read gives the same on any rows"
         help_ = f"leave out `{axis}`, so that rows may move where it is cheapest"
         yield _finding(stack, "BC603", path, message, help_)
-    elif all(getattr(spec, axis) == 1 for spec in stack.topologies):
+    else:
+        yield from _absent_axis(stack, path, key, axis)
+
+
+def _absent_axis(stack: Stack, path: str, key: str, axis: str) -> Iterator[Diagnostic]:
+    if all(getattr(spec, axis) == 1 for spec in stack.topologies):
         message = f"`{key}: {axis}` has no effect: {axis} is 1 in every topology"
         help_ = f"leave out `{axis}`, or add a topology that has it"
         yield _finding(stack, "BC603", path, message, help_)
@@ -202,7 +225,7 @@ def _line(stack: Stack, spec: TopologySpec) -> tuple[int, int]:
 
 def _owes(stage: Stage, spec: TopologySpec) -> bool:
     """Whether the output of `stage` is a sum over more than one rank."""
-    if stage.kind == "attention":
+    if stage.kind != "ffn":
         return spec.attn_tp > 1
     if stage.sparse:
         return not spec.moe.all_to_all and spec.tp > spec.moe.dp
@@ -212,6 +235,7 @@ def _owes(stage: Stage, spec: TopologySpec) -> bool:
 _RULES: tuple[Rule, ...] = (
     _repeated_sizes,
     _repeated_layers,
+    _factors_of_one,
     _dead_policy,
     _dead_stage_keys,
     _dead_link,

@@ -1,25 +1,32 @@
 """From a file, or its text, to a `Stack`.
 
 Three phases, each of which collects all its errors before it gives up: reading (`reader`), shape
-(`shape` and `schema`) and meaning (`layers`, `residual`, `topologies`).
+(`shape` and `schema`) and meaning (`stages`, `layers` and the other modules that have the name of a
+key).
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path as FilePath
 from types import MappingProxyType
 
+from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
+from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
-from boundaryc.language.model import NormSpec, Stack, Stage
+from boundaryc.language.model import NormSpec, Stack
+from boundaryc.language.planned import PLANNED, Gates
 from boundaryc.language.reader import Tree, read
-from boundaryc.language.residual import resolve_operations, resolve_stages
+from boundaryc.language.residual import operations_of, resolve_operations
 from boundaryc.language.schema import StackShape
 from boundaryc.language.shape import check_shape
 from boundaryc.language.spans import Position, Span
+from boundaryc.language.stages import resolve_stages
 from boundaryc.language.topologies import resolve_topologies, resolve_variants
 
 
@@ -31,16 +38,18 @@ def load(path: str | FilePath) -> Stack:
     return loads(read_text(path), str(path))
 
 
-def loads(text: str, source: str = "<string>") -> Stack:
+def loads(text: str, source: str = "<string>", *, planned: Collection[str] = PLANNED) -> Stack:
     """The stack written in `text`; `source` names it in messages and spans.
 
-    Raises BoundarycError with every error of the first phase that finds any. A leading byte order
-    mark is ignored.
+    `planned` are the constructs to reject by name; fewer of them are for tests of this package,
+    since nothing builds the others. A leading byte order mark is ignored. Raises BoundarycError
+    with every error of the first phase that finds any.
     """
     text = text.removeprefix("\ufeff")
     tree = read(text, source)
-    shape = check_shape(tree, source, text)
-    context = Context(tree)
+    gates = Gates(planned)
+    shape = check_shape(tree, source, text, gates)
+    context = Context(tree, gates)
     stack: Stack | None = None
     with suppress(TooManyErrorsError):
         stack = _resolve(shape, tree, source, context)
@@ -54,14 +63,14 @@ def loads(text: str, source: str = "<string>") -> Stack:
 
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
-    stages = resolve_stages(shape, context)
-    layers = resolve_layers(shape.layers, shape.stages, context)
-    topologies = resolve_topologies(shape, stages, context)
-    return Stack(
+    stages = resolve_stages(shape.stages, {}, shape, context)
+    layers = resolve_layers(shape.layers, stages, stages, context)
+    topologies = resolve_topologies(shape, context)
+    stack = Stack(
         name=shape.stack,
         hidden_size=shape.hidden_size,
         norm=NormSpec(shape.norm.kind, float(shape.norm.eps), shape.norm.accumulate),
-        stages=_by_first_use(stages, layers),
+        stages=by_first_use(stages, layers),
         layers=layers,
         topologies=topologies,
         variants=resolve_variants(shape, topologies, context),
@@ -69,18 +78,12 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
+        captures=resolve_captures(shape.captures, len(layers), context),
     )
-
-
-def _by_first_use(
-    stages: tuple[Stage, ...], layers: tuple[tuple[str, ...], ...]
-) -> tuple[Stage, ...]:
-    """Stages in the order of their first use, which no reordering of keys changes."""
-    order: dict[str, int] = {}
-    for layer in layers:
-        for name in layer:
-            order.setdefault(name, len(order))
-    return tuple(sorted(stages, key=lambda stage: (order.get(stage.name, len(order)), stage.name)))
+    drafts = resolve_drafts(shape, stack, stages, context)
+    named = operations_of(shape.stages.values())
+    own = tuple(known for known in stack.operations if known.name in named)
+    return dataclasses.replace(stack, operations=own, drafts=drafts)
 
 
 def _nowhere(source: str) -> Span:

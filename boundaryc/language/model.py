@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from boundaryc.language.spans import Span
 
-StageKind = Literal["attention", "ffn"]
+StageKind = Literal["attention", "mixer", "ffn"]
 Reduction = Literal["partial", "scoped", "local_tail"]
 Accumulate = Literal["fp32", "rounded"]
 Role = Literal["enter", "update", "read", "transform"]
+
+QUIET = MappingProxyType({"quiet": True})
+"""Marks a field that `canonical` leaves out at its default.
+
+A stack that does not use what a later version added keeps its text, and so its generated code.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,54 @@ class OperationDecl:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """Work on a stage's output before the update.
+
+    `name` is "scale", "norm" or a custom transform's; `scale` is the factor of the first, else
+    None. `before_reduce_scatter` allows it on a partial; only a linear transform has it.
+    """
+
+    name: str
+    scale: float | None
+    before_reduce_scatter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """A read that returns values and scales.
+
+    `scale` says what has a scale of its own: each token, each group of 128 numbers of a token, or
+    the model ("static"). With `keep` the unquantised input is returned too.
+    """
+
+    format: Literal["fp8", "int8"]
+    scale: Literal["token", "group128", "static"]
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """A replicated term of a stage's output, in which it counts once.
+
+    Who adds it: "rank0", the first rank of the sum; "divided", every rank its share; "after_sum",
+    every rank, once the sum is complete.
+    """
+
+    name: str
+    multiplicity: Literal["rank0", "divided", "after_sum"]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One unit of model computation and how it meets the residual.
 
-    `read` is "norm", "raw" or a custom operation's name; `update` is "add" or a custom one's.
-    `order` is the order of tokens in which the stage takes and returns whole rows. With
-    `joins_sum` the residual may be added to a partial, which rounds it as the sum is rounded.
+    `read` is "norm", "raw" or a custom operation's name; `update` is "add", "scaled_add" or a
+    custom one's. `order` is the order of tokens in which the stage takes and returns whole rows.
+    With `joins_sum` the residual may be added to a partial, which rounds it as the sum is rounded.
+    `update_scale` is the factor of "scaled_add", else None. `before_gather` and `needs_every_row`
+    are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
+    so itself. With `post_addition` the model adds a tensor between update and read. `additive` is
+    ordered by name.
     """
 
     name: str
@@ -66,6 +115,13 @@ class Stage:
     update: str
     order: Literal["shard", "token"] = "shard"
     joins_sum: bool = False
+    update_scale: float | None = field(default=None, metadata=QUIET)
+    transform: Transform | None = field(default=None, metadata=QUIET)
+    before_gather: frozenset[str] = field(default=frozenset(), metadata=QUIET)
+    needs_every_row: frozenset[str] = field(default=frozenset(), metadata=QUIET)
+    quantize: Quantize | None = field(default=None, metadata=QUIET)
+    post_addition: bool = field(default=False, metadata=QUIET)
+    additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +163,33 @@ class TopologySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """A residual that is kept for other parts of the model.
+
+    `layers` ascend. "after" a layer is the residual that its output has updated, which is the one
+    "before" the next layer; after the last layer it is what the final norm reads. `rows` are those
+    of the producer or those of the input that is read.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    where: Literal["after", "before"]
+    rows: Literal["producer", "input"]
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
     `stages` are in the order of their first use, `topologies` by (tp, attn_dp, name), `operations`
     by name, `variants` in the language's order: reordering keys of the file changes nothing.
-    `layers` has one tuple of stage names per layer. `policy_auto` is the reduction policy that
-    "auto" stands for. `source` is the name the file was loaded under. `spans` maps a node's path
-    ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node that was left out
-    has none. Equality and hashing ignore `source` and `spans`: they are not meaning.
+    `layers` has one tuple of stage names per layer, which may be empty. `policy_auto` is the
+    reduction policy that "auto" stands for. `source` is the name the file was loaded under. `spans`
+    maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
+    that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
+    meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
+    is complete. A draft is called `<stack>_<draft>`, has only the stages and operations that it
+    uses, no captures and no drafts, and its paths are those of a stack file of its own.
     """
 
     name: str
@@ -129,6 +203,9 @@ class Stack:
     policy_auto: str
     source: str = field(compare=False)
     spans: Mapping[str, Span] = field(compare=False, repr=False)
+    captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
+    drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
+    entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
 
     def stage(self, name: str) -> Stage:
         """The stage called `name`. Raises KeyError when there is none."""

@@ -37,17 +37,20 @@ RESERVED = {
     ),
     "operation": frozenset(
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
-        | {"scaled_add"}
+        | {"scale", "scaled_add"}
     ),
     "param": frozenset(
         {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
     ),
+    "capture": frozenset(),
+    "draft": frozenset(),
+    "additive": frozenset(),
 }
 """Names that each kind of thing may not have, beside Python's keywords."""
 
 
 def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
-    """Why `name` cannot be a `kind` ("stack", "topology", "stage", "operation", "param").
+    """Why `name` cannot be a `kind`, which is a key of `RESERVED`.
 
     None if it can; otherwise code, message and help.
     """

@@ -1,15 +1,24 @@
 """The shape of a stack file, as pydantic models.
 
-They know keys, types and ranges, nothing about meaning. A key or word that the language has and
-this version does not build is listed beside the ones it builds (`planned`, `later`), so that it is
-rejected by name and not as a spelling mistake. Nothing but this package sees these classes.
+They know keys, types and ranges, nothing about meaning, and nothing about what is built: see
+`boundaryc.language.planned`. Nothing but this package sees these classes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 MAX_LAYERS = 10_000
@@ -21,6 +30,7 @@ MAX_ENTRIES = 256
 Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
 Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
+Factor = Annotated[float, Field(gt=0, le=1e6)]
 Fact = Literal[
     "plain_add",
     "plain_norm",
@@ -32,16 +42,15 @@ Fact = Literal[
 ]
 
 
-def later(*words: str) -> dict[str, Any]:
-    """Words that a field will accept one day; kept out of the JSON schema."""
-    return {"planned": list(words)}
-
-
 class Shape(BaseModel):
     """Base of all: no unknown keys, no coercion, no changes after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    planned: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def word(cls) -> str:
+        """What `boundaryc.language.planned` calls mappings of this shape."""
+        return cls.__name__.removesuffix("Shape").lower()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -55,40 +64,94 @@ class Shape(BaseModel):
 class NormShape(Shape):
     """`norm`: what the stages and the end of the stack normalise with."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"weight_offset", "bias"})
-
-    kind: Literal["rms"] = Field(
-        description="the norm's formula", json_schema_extra=later("layer", "none")
-    )
+    kind: Literal["rms"] = Field(description="the norm's formula")
     eps: float = Field(gt=0, lt=1, description="added to the mean square, like 1.0e-6")
     accumulate: Literal["fp32", "rounded"] = Field(
         default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
     )
 
 
+class ScaledAddShape(Shape):
+    """An `update` with a factor."""
+
+    scaled_add: Factor = Field(description="the factor of the output")
+
+
+class ScaleShape(Shape):
+    """A `transform` with a factor."""
+
+    scale: Factor = Field(description="the factor of the output")
+
+
+def _word_or_factor(value: object) -> str:
+    return "factor" if isinstance(value, dict | Shape) else "word"
+
+
+TAGS = frozenset({"word", "factor"})
+"""What pydantic puts into the places of errors beside what is in the file."""
+
+
+class QuantizeShape(Shape):
+    """`quantize` of a stage."""
+
+    format: Literal["fp8", "int8"] = Field(description="the type of the values")
+    scale: Literal["token", "group128", "static"] = Field(
+        description="what has a scale of its own: a token, 128 numbers of it, or the model"
+    )
+    keep: bool = Field(default=False, description="whether the unquantised input comes as well")
+
+
 class StageShape(Shape):
     """One entry of `stages`."""
 
-    planned: ClassVar[frozenset[str]] = frozenset(
-        {"adds", "defer", "finalize", "gathers_tp_input", "latent_input", "norm"}
-        | {"post_residual_addition", "quantize", "quantized_sum", "scale", "transform"}
-    )
-
-    kind: Literal["attention", "ffn"] = Field(
-        description="what the stage computes", json_schema_extra=later("mixer")
-    )
+    kind: Literal["attention", "mixer", "ffn"] = Field(description="what the stage computes")
     sparse: bool = Field(default=False, description="whether an ffn is a MoE")
     reduction: Literal["partial", "scoped", "local_tail"] | None = Field(
         default=None, description="who completes the stage's sum"
     )
     read: str = Field(default="norm", description="how the stage reads the residual")
-    update: str = Field(default="add", description="how its output joins the residual")
+    update: Annotated[
+        Annotated[str, Tag("word")] | Annotated[ScaledAddShape, Tag("factor")],
+        Discriminator(_word_or_factor),
+    ] = Field(default="add", description="how its output joins the residual")
     order: Literal["shard", "token"] = Field(
         default="shard",
         description="the order in which an attention wants its rows under context parallelism",
     )
     joins_sum: Literal["allow", "never"] = Field(
         default="never", description="whether one rank may add the residual before the sum"
+    )
+    transform: (
+        Annotated[
+            Annotated[str, Tag("word")] | Annotated[ScaleShape, Tag("factor")],
+            Discriminator(_word_or_factor),
+        ]
+        | None
+    ) = Field(default=None, description="work on the output before the update, like {scale: 0.5}")
+    before_reduce_scatter: bool = Field(
+        default=False,
+        description="whether a linear transform may run on the partial, before it is scattered",
+    )
+    before_gather: list[Axis] = Field(
+        default=[],
+        max_length=MAX_ENTRIES,
+        description="axes that the rows of a built-in read must still be cut over",
+    )
+    needs_every_row: list[Axis] = Field(
+        default=[],
+        max_length=MAX_ENTRIES,
+        description="axes that the rows of a built-in read must be whole over",
+    )
+    quantize: QuantizeShape | None = Field(
+        default=None, description="the input as values and scales, like {format: fp8, scale: token}"
+    )
+    post_addition: bool = Field(
+        default=False, description="whether the model adds a tensor after the update"
+    )
+    additive: dict[str, Literal["rank0", "divided", "after_sum"]] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description="replicated terms of the output by name, and which ranks add them",
     )
 
 
@@ -144,8 +207,6 @@ class LinkShape(Shape):
 class TopologyShape(Shape):
     """One entry of `topologies`."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"variable_scatter"})
-
     tp: Size = Field(description="ranks of one pipeline stage")
     attn_dp: Size = Field(default=1, description="attention data-parallel groups")
     attn_cp: Size = Field(default=1, description="context-parallel shards of a token set")
@@ -161,17 +222,12 @@ class TopologyShape(Shape):
 class OperationShape(Shape):
     """One entry of `operations`."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"state", "streams"})
-
-    role: Literal["update", "read"] = Field(
-        description="where the operation is used", json_schema_extra=later("enter", "transform")
-    )
+    role: Literal["update", "read", "transform"] = Field(description="where the operation is used")
     call: str = Field(description="package.module:function")
     facts: list[Fact] = Field(
         default=[],
         max_length=MAX_ENTRIES,
         description="what the operation promises",
-        json_schema_extra=later("writes_stream", "rewrites_residual", "quantized_sum", "per_call"),
     )
     params: list[str] = Field(
         default=[], max_length=MAX_ENTRIES, description="what it is given, in call order"
@@ -187,10 +243,61 @@ class OperationShape(Shape):
 class PolicyShape(Shape):
     """`policy`: which reduction policy a name stands for."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"drafts"})
-
     auto: Literal["ar", "rs", "rsv", "rs+rsv"] = Field(
         default="rs+rsv", description="what `auto` means for this stack"
+    )
+
+
+def _layer(value: object) -> object:
+    """Refuse what is neither an index nor a range, in one error."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("expected", "{what}", {"what": 'a layer, like 2 or "2-5"'})
+    return value
+
+
+Index = Annotated[
+    int | str,
+    BeforeValidator(_layer),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_LAYERS - 1},
+                {"type": "string", "pattern": "^(0|[1-9][0-9]*)-[1-9][0-9]*$"},
+            ]
+        }
+    ),
+]
+Layers = Annotated[list[Index], Field(min_length=1, max_length=MAX_ENTRIES)]
+
+
+class CaptureShape(Shape):
+    """One entry of `captures`."""
+
+    after: Layers | None = Field(
+        default=None, description='layers whose result is kept, like [2, "5-7"]'
+    )
+    before: Layers | None = Field(
+        default=None, description='layers whose start is kept, like [2, "5-7"]'
+    )
+    rows: Literal["producer", "input"] = Field(
+        default="producer", description="on whose rows: the producer's or those of the next input"
+    )
+
+
+class DraftShape(Shape):
+    """One entry of `drafts`."""
+
+    layers: LayersShape = Field(description="which stages each layer of the draft has")
+    stages: dict[str, StageShape] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description="stages of the draft alone, also in place of the main stack's",
+    )
+    entry: Literal["complete", "partial"] = Field(
+        default="complete", description="whether what enters the draft is still to be summed"
+    )
+    policy: PolicyShape | None = Field(
+        default=None, description="what `auto` means for the draft, if not the same"
     )
 
 
@@ -199,11 +306,6 @@ Variant = Literal["ordinary", "context_parallel", "input_scattered", "sequence_p
 
 class StackShape(Shape):
     """A whole file."""
-
-    planned: ClassVar[frozenset[str]] = frozenset(
-        {"branch", "captures", "drafts", "extras", "fusion", "lora", "overlap", "pipeline"}
-        | {"residual", "residual_dtype", "segments", "terminal"}
-    )
 
     boundaryc: Literal[1] = Field(description="the version of the language: 1")
     stack: str = Field(description="the stack's name, also of the generated package")
@@ -232,6 +334,16 @@ class StackShape(Shape):
     policy: PolicyShape = Field(
         default=PolicyShape(), description="which reduction policy `auto` stands for"
     )
+    captures: dict[str, CaptureShape] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description="residuals to keep by name, like {eagle3: {after: [2, 20]}}",
+    )
+    drafts: dict[str, DraftShape] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description="draft stacks by name; they inherit what they do not say",
+    )
 
 
 def shape_at(path: tuple[str | int, ...]) -> type[Shape] | None:
@@ -248,10 +360,24 @@ def shape_at(path: tuple[str | int, ...]) -> type[Shape] | None:
     return here if isinstance(here, type) and issubclass(here, Shape) else None
 
 
+def plain_path(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The place of an error of pydantic's as a path of the file."""
+    path: tuple[str | int, ...] = ()
+    for index, part in enumerate(loc):
+        alternative = index and part in TAGS and loc[index - 1] in ("update", "transform")
+        if alternative and path[-1] == loc[index - 1] and shape_at(path[:-1]) is StageShape:
+            continue
+        path = (*path, part)
+    return path
+
+
 def _strip(annotation: object) -> object:
-    """An annotation without `| None` and without what Annotated adds."""
-    if get_origin(annotation) is Annotated:
+    """An annotation without what Annotated adds; of alternatives the one that has keys, if any."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
         return _strip(get_args(annotation)[0])
-    some = [arm for arm in get_args(annotation) if arm is not type(None)]
-    optional = type(None) in get_args(annotation) and len(some) == 1
-    return _strip(some[0]) if optional else annotation
+    if origin not in (Union, UnionType):
+        return annotation
+    some = [_strip(arm) for arm in get_args(annotation) if arm is not type(None)]
+    shapes = [arm for arm in some if isinstance(arm, type) and issubclass(arm, Shape)]
+    return (shapes or some)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -9,8 +10,9 @@ from pydantic_core import ErrorDetails
 
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
 from boundaryc.language.names import did_you_mean
+from boundaryc.language.planned import SHIPPED, Gates
 from boundaryc.language.reader import MAX_ERRORS, Path, Tree
-from boundaryc.language.schema import StackShape, shape_at
+from boundaryc.language.schema import CaptureShape, StackShape, plain_path, shape_at
 from boundaryc.language.spans import Span
 
 VERSION = 1
@@ -34,11 +36,12 @@ _LENGTHS = {"too_short", "too_long", "string_too_short", "string_too_long"}
 _PYTHON_TYPES = {dict: "a mapping", list: "a list", str: "a string", bool: "true or false"}
 
 
-def check_shape(tree: Tree, source: str, text: str) -> StackShape:
+def check_shape(tree: Tree, source: str, text: str, gates: Gates = SHIPPED) -> StackShape:
     """The document as typed shapes.
 
-    Raises BoundarycError with every unknown key, missing key and wrong value, in file order.
-    Another version of the language is reported alone, since its keys may differ.
+    Raises BoundarycError with every unknown key, missing key, wrong value and construct that
+    `gates` close, in file order; in the last nothing else is looked at. Another version of the
+    language is reported alone, since its keys may differ.
     """
     data = tree.root.plain()
     if not isinstance(data, dict):
@@ -58,12 +61,56 @@ def check_shape(tree: Tree, source: str, text: str) -> StackShape:
             help=f"write `boundaryc: {VERSION}`",
         )
         raise BoundarycError([found], {source: text})
+    closed = dict(_closed_uses(data, (), gates))
+    found_all = {not_yet(word, _closed_span(path, word, tree)) for path, word in closed.items()}
+    shape: StackShape | None = None
     try:
-        return StackShape.model_validate(data)
+        shape = StackShape.model_validate(data)
     except ValidationError as problem:
-        details = problem.errors(include_url=False)[:MAX_ERRORS]
-        found_all = {_diagnostic(detail, tree) for detail in details}
-        raise BoundarycError(sorted(found_all, key=_place), {source: text}) from None
+        for detail in problem.errors(include_url=False)[:MAX_ERRORS]:
+            path = plain_path(tuple(detail["loc"]))
+            if not any(path[:end] in closed for end in range(1, len(path) + 1)):
+                found_all.add(_diagnostic(detail, path, tree, gates))
+    if found_all or shape is None:
+        raise BoundarycError(sorted(found_all, key=_place)[:MAX_ERRORS], {source: text})
+    return shape
+
+
+def _closed_uses(value: object, path: Path, gates: Gates) -> Iterator[tuple[Path, str]]:
+    """Where in the document a construct is that is not built, and its word; nothing inside one."""
+    if isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _closed_uses(part, (*path, index), gates)
+    if not isinstance(value, dict):
+        return
+    shape = shape_at(path)
+    for key, part in value.items():
+        if shape is not None and gates.key(shape.word(), key):
+            yield (*path, key), key
+            continue
+        words = list(_closed_words(shape.word(), key, part, (*path, key), gates)) if shape else []
+        yield from words
+        if not words:
+            yield from _closed_uses(part, (*path, key), gates)
+
+
+def _closed_words(
+    shape: str, key: str, value: object, path: Path, gates: Gates
+) -> Iterator[tuple[Path, str]]:
+    """Words that are not built: the value itself, elements of it, or its keys."""
+    words: list[tuple[Path, object]] = [(path, value)]
+    if isinstance(value, list):
+        words = [((*path, index), word) for index, word in enumerate(value)]
+    elif isinstance(value, dict):
+        words = [((*path, word), word) for word in value]
+    for place, word in words:
+        if isinstance(word, str) and gates.word(shape, key, word):
+            yield place, word
+
+
+def _closed_span(path: Path, word: str, tree: Tree) -> Span:
+    """A key where it is the key that is not built, else the value."""
+    return tree.key(path) if path[-1] == word else tree.value(path)
 
 
 def _place(item: Diagnostic) -> tuple[Any, ...]:
@@ -71,15 +118,14 @@ def _place(item: Diagnostic) -> tuple[Any, ...]:
     return (item.span, item.code, item.message)
 
 
-def _diagnostic(detail: ErrorDetails, tree: Tree) -> Diagnostic:
-    path: Path = tuple(detail["loc"])
+def _diagnostic(detail: ErrorDetails, path: Path, tree: Tree, gates: Gates) -> Diagnostic:
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return _unknown_key(path, tree)
+        return _unknown_key(path, tree, gates)
     if kind == "missing":
         return _missing(path, tree)
     if kind == "literal_error":
-        return _word(path, detail, tree)
+        return _word(path, detail, tree, gates)
     if kind in _RANGES:
         name, words = _RANGES[kind]
         limit = f"{words} {_number(detail['ctx'][name])}"
@@ -92,9 +138,11 @@ def _diagnostic(detail: ErrorDetails, tree: Tree) -> Diagnostic:
         return error("BC104", message, tree.value(path), help=help_)
     if kind == "empty":
         return _empty(path, tree)
-    expected = _TYPES.get(kind, "something else")
+    expected = _TYPES.get(kind) or detail.get("ctx", {}).get("what", "something else")
     message = f"{_last(path)} must be {expected}, not {_python_type(detail['input'])}"
     help_ = f"write {expected} for {_meaning(path)}"
+    if kind == "model_type" and shape_at(path) is CaptureShape:
+        help_ = "a number alone does not say which side of the layer: write {after: [2]} or before"
     return error("BC103", message, tree.value(path), help=help_)
 
 
@@ -105,13 +153,11 @@ def _empty(path: Path, tree: Tree) -> Diagnostic:
     return error("BC103", f"{_last(path)} has no value", tree.value(path), help=help_)
 
 
-def _unknown_key(path: Path, tree: Tree) -> Diagnostic:
+def _unknown_key(path: Path, tree: Tree, gates: Gates) -> Diagnostic:
     key = str(path[-1])
     shape = shape_at(path[:-1])
-    if shape is not None and key in shape.planned:
-        return not_yet(key, tree.key(path))
-    known = shape.model_fields if shape else ()
-    planned = shape.planned if shape else ()
+    planned = gates.keys(shape.word()) if shape else ()
+    known = [name for name in (shape.model_fields if shape else ()) if name not in planned]
     where = f" in {_last(path[:-1])}" if len(path) > 1 else ""
     help_ = did_you_mean(key, known, "the keys here are", planned)
     return error("BC101", f"unknown key `{key}`{where}", tree.key(path), help=help_)
@@ -130,17 +176,13 @@ def _missing(path: Path, tree: Tree) -> Diagnostic:
     return error("BC102", f"`{key}` is missing{where}", tree.key(path[:-1]), help=help_)
 
 
-def _word(path: Path, detail: ErrorDetails, tree: Tree) -> Diagnostic:
+def _word(path: Path, detail: ErrorDetails, tree: Tree, gates: Gates) -> Diagnostic:
     """A value that is none of the words of its field."""
     shape, field = _field(path)
     value = detail["input"]
     info = shape.model_fields[field]
-    words = _literals(info.annotation)
-    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    listed = extra.get("planned")
-    words_to_come = [str(word) for word in listed] if isinstance(listed, list) else []
-    if isinstance(value, str) and value in words_to_come:
-        return not_yet(value, tree.value(path))
+    planned = gates.words(shape.word(), field)
+    words = [word for word in _literals(info.annotation) if word not in planned]
     if field == "facts" and value in _VALUED_FACTS:
         help_ = f"write it as a key of its own: `{value}: [...]`"
         message = f"`{value}` is a fact with a value, not one of `facts`"
@@ -149,7 +191,7 @@ def _word(path: Path, detail: ErrorDetails, tree: Tree) -> Diagnostic:
         value = str(value).lower()  # as it is written
     shown = f"`{value}`" if isinstance(value, str | int | float) else _python_type(value)
     message = f"{_last(path)} cannot be {shown}"
-    help_ = did_you_mean(str(value), map(str, words), "it can be", words_to_come)
+    help_ = did_you_mean(str(value), map(str, words), "it can be", planned)
     return error("BC105", message, tree.value(path), help=help_)
 
 

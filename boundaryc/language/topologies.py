@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from boundaryc.language.context import Context
-from boundaryc.language.model import MoeSpec, Stage, TopologySpec
+from boundaryc.language.model import MoeSpec, TopologySpec
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import MoeShape, StackShape, TopologyShape
 
 VARIANTS = ("ordinary", "context_parallel", "input_scattered", "sequence_parallel")
 
 
-def resolve_topologies(
-    shape: StackShape, stages: tuple[Stage, ...], context: Context
-) -> tuple[TopologySpec, ...]:
+def resolve_topologies(shape: StackShape, context: Context) -> tuple[TopologySpec, ...]:
     """The topologies by size and name; errors go to `context`."""
+    stages = [*shape.stages.values()]
+    for draft in shape.drafts.values():
+        stages += draft.stages.values()
     sparse = any(stage.sparse for stage in stages)
     dense = any(stage.kind == "ffn" and not stage.sparse for stage in stages)
     found = []

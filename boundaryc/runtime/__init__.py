@@ -4,54 +4,89 @@ A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per 
 that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
 """
 
+from boundaryc.runtime.additive import Additive, Multiplicity
 from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
     FfnBoundary,
     Leaves,
+    MixerBoundary,
     Norm,
     Prepare,
     Prepares,
+    Resume,
+    Resumes,
 )
+from boundaryc.runtime.captures import AuxHiddenStateList, Capture, CaptureMove, Collector
 from boundaryc.runtime.collectives import (
     Collective,
+    CopiedCollective,
     GroupProvider,
     MappedGroups,
     SingleCollective,
     SingleGroups,
     Sizes,
+    WideCollective,
 )
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import ExitDecision, Exits, FfnExit, Leave, Reduce
+from boundaryc.runtime.exits import (
+    AddsTail,
+    Exit,
+    ExitDecision,
+    Exits,
+    FfnExit,
+    Leave,
+    MixerExit,
+    Reduce,
+)
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
-from boundaryc.runtime.rowwise import add, add_rms_norm, join, rms_norm
+from boundaryc.runtime.quantize import (
+    Fp8Scale,
+    dequantize,
+    quantize_fp8,
+    quantize_int8,
+    quantized_all_reduce,
+)
+from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
-from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.stream import Access, Form, Move, OwedOutput, ResidualStream, StreamState
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [
+    "Access",
+    "Accumulate",
+    "Additive",
+    "AddsTail",
     "AnyBatch",
     "AnyStack",
     "AttentionBoundary",
+    "AuxHiddenStateList",
     "Axes",
     "Batch",
     "BatchFacts",
     "BoundaryError",
+    "Capture",
+    "CaptureMove",
     "Collective",
+    "Collector",
     "Column",
     "ContextParallel",
+    "CopiedCollective",
     "Cut",
     "Embeddings",
+    "Exit",
     "ExitDecision",
     "Exits",
     "FfnBoundary",
     "FfnExit",
     "FileSink",
+    "Form",
+    "Fp8Scale",
     "GlooCollective",
     "GroupProvider",
     "Leave",
@@ -59,7 +94,11 @@ __all__ = [
     "MappedGroups",
     "Members",
     "Mesh",
+    "MixerBoundary",
+    "MixerExit",
     "Mode",
+    "Move",
+    "Multiplicity",
     "NcclCollective",
     "Norm",
     "Order",
@@ -69,6 +108,8 @@ __all__ = [
     "Prepares",
     "Reduce",
     "ResidualStream",
+    "Resume",
+    "Resumes",
     "SingleCollective",
     "SingleGroups",
     "Sizes",
@@ -78,8 +119,13 @@ __all__ = [
     "Table",
     "TorchGroups",
     "TracedGroups",
+    "WideCollective",
     "add",
     "add_rms_norm",
+    "dequantize",
     "join",
+    "quantize_fp8",
+    "quantize_int8",
+    "quantized_all_reduce",
     "rms_norm",
 ]

@@ -29,7 +29,7 @@ from boundaryc.runtime.shards import ContextParallel, Sharding, shard_rows
 from boundaryc.runtime.stream import ResidualStream, StreamState
 
 if TYPE_CHECKING:
-    from boundaryc.runtime.exits import FfnExit
+    from boundaryc.runtime.exits import Exit
 
 __all__ = ["Batch", "BatchBuilder", "Column", "Embeddings", "Mode", "Padding"]
 
@@ -84,12 +84,13 @@ class Batch(Generic[GroupsT, RowsT]):
     the whole DP group. ``group_rows`` and ``group_real_rows`` count the same of the whole group;
     its tokens are a prefix in token order. The stack is entered and left on the group's rows, on
     ``local_rows`` where the batch is context parallel. ``global_rows`` are the padded rows of all
-    DP groups. ``exit`` is the innermost open FFN exit.
+    DP groups. ``exit`` is the innermost open exit.
     """
 
     __slots__ = (
         "_cut",
         "_own",
+        "captures",
         "exit",
         "facts",
         "global_rows",
@@ -128,9 +129,35 @@ class Batch(Generic[GroupsT, RowsT]):
         self.group_rows, self.group_real_rows = group.padded, group.real
         self.global_rows = global_rows
         self.stream = ResidualStream(StreamState.UNSTARTED)
-        self.exit: FfnExit | None = None
+        self.captures: dict[str, list[Tensor]] = {}
+        self.exit: Exit | None = None
         self._own = own
         self._cut = cut
+
+    @property
+    def stack_rows(self) -> int:
+        """Padded rows on which this rank enters and leaves the stack."""
+        return self.local_rows if self.variant == CONTEXT_PARALLEL else self.group_rows
+
+    def captured(self, name: str) -> list[Tensor]:
+        """What the capture called ``name`` of the stack file took in this forward, in layer order.
+
+        It stays until the next `Stack.start`. KeyError where the stack has no such capture.
+        """
+        if name not in self.captures:
+            known = ", ".join(sorted(self.captures)) or "none"
+            raise KeyError(f"no capture {name!r} in this forward; there are: {known}")
+        return self.captures[name]
+
+    def start(self, captures: tuple[str, ...]) -> None:
+        """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped."""
+        self.captures = {name: [] for name in captures}
+        self.stream = ResidualStream(captured=self.captures)
+        self.exit = None
+
+    def release(self) -> None:
+        """Drops the stream and what it holds: no boundary runs before the next `start`."""
+        self.stream = ResidualStream(StreamState.UNSTARTED)
 
     def local_tokens(self) -> Tensor:
         """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""
@@ -138,6 +165,28 @@ class Batch(Generic[GroupsT, RowsT]):
         if sharding is not None:
             return sharding.tokens(group)[part]
         return torch.arange(self._own.first, self._own.first + self._own.real)
+
+
+class LeavingBatch(Batch[GroupsT, RowsT]):
+    """``batch`` as the end of its stack sees it, with the stream that ``batch`` no longer has."""
+
+    __slots__ = ()
+
+    def __init__(self, batch: Batch[GroupsT, RowsT]) -> None:
+        # One by one: this is traced by torch.compile.
+        self.facts, self.variant, self.mode, self.plan = (
+            batch.facts,
+            batch.variant,
+            batch.mode,
+            batch.plan,
+        )
+        self.groups, self.rows = batch.groups, batch.rows
+        self.local_rows, self.real_rows = batch.local_rows, batch.real_rows
+        self.group_rows, self.group_real_rows = batch.group_rows, batch.group_real_rows
+        self.global_rows = batch.global_rows
+        self.stream, self.captures, self.exit = batch.stream, batch.captures, batch.exit
+        self._own, self._cut = batch._own, batch._cut
+        batch.release()
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):

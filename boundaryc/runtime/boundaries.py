@@ -7,15 +7,20 @@ are kept by reference and read at call time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from torch import Tensor
 
+from boundaryc.runtime.access import capture_output, complete_output, fold, written
 from boundaryc.runtime.batch import Batch
-from boundaryc.runtime.exits import Exits, FfnExit, Leave
-from boundaryc.runtime.stream import OwedOutput
+from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit
+from boundaryc.runtime.rowwise import add
+from boundaryc.runtime.stream import Form, OwedOutput, StreamState
 
-Prepare = Callable[..., Tensor]
+Prepare = Callable[..., Any]
 """``(hidden, batch, *read_params) -> input``: everything between two stages after the hand-off."""
 
 Prepares = tuple[Prepare, ...]
@@ -23,6 +28,28 @@ Prepares = tuple[Prepare, ...]
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
+
+_PLANNED = Form.PLANNED
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """How a boundary is crossed in one column when the stream is not as its producer left it.
+
+    ``written`` prepares from a residual on the stack's rows, also where the stack is entered;
+    ``completed`` from an output whose sum was finished early, None where none is owed. What either
+    reads is taken from the stream as usual. ``producer`` moves the updated residual, as the
+    boundary leaves it, to the producer's rows, and ``input`` to the rows of the stage's input.
+    """
+
+    written: Prepare
+    completed: Prepare | None = None
+    producer: CaptureMove = BORROWED
+    input: CaptureMove = BORROWED
+
+
+Resumes = tuple[Resume, ...]
+"""One ``Resume`` per column; empty where a stack was generated without them."""
 
 
 class Norm(Protocol):
@@ -33,63 +60,220 @@ class Norm(Protocol):
         """Scale of each column, [width]."""
 
 
-class AttentionBoundary:
-    """Boundary of a stage that always leaves a partial sum: ``prepare``, compute, ``finish``."""
+LeavesT = TypeVar("LeavesT")
 
-    __slots__ = ("_leave", "_prepare", "_read", "_update")
+
+class _Boundary(Generic[LeavesT]):
+    """What all boundaries share: the tables of one stage and the parameters of one layer."""
+
+    __slots__ = ("_leave", "_prepare", "_read", "_resume", "_update")
 
     def __init__(
         self,
         prepare: Prepares,
-        leave: Leaves,
+        leave: LeavesT,
         *,
+        resume: Resumes = (),
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
     ) -> None:
         self._prepare = prepare
         self._leave = leave
+        self._resume = resume
         self._read = read
         self._update = update
 
-    def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> AttentionBoundary:
+    def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
-        return AttentionBoundary(self._prepare, self._leave, read=read, update=update)
+        return type(self)(self._prepare, self._leave, resume=self._resume, read=read, update=update)
 
-    def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
-        """The stage's input, from what the previous stage handed out."""
-        return self._prepare[batch.plan](hidden, batch, *self._read)
+    def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
+        """Prepares from whatever form the stream is in."""
+        return crossing(self._prepare, self._resume, batch)(hidden, batch, *self._read)
+
+
+class _MixerInput(_Boundary[LeavesT]):
+    """Prepare of a token mixer, which may show what it reads."""
+
+    __slots__ = ()
+
+    def prepare(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[Any, Any],
+        *,
+        capture_output: Capture | None = None,
+        captured_last_layer_outputs: Collector | None = None,
+        post_residual_addition: Tensor | None = None,
+    ) -> Any:
+        """The stage's input, from what the previous stage handed out: in the read's format.
+
+        ``capture_output`` is given the updated residual on the producer's rows, after the sum, the
+        update and the read; before the first stage it is given the stack's input. The collector
+        ``captured_last_layer_outputs`` takes the same residual on the rows of the stage's input.
+        ``post_residual_addition``, on the stack's rows, is added to the updated residual with a
+        rounding of its own before the read; captures show the residual without it.
+        """
+        if (
+            batch.stream.form is _PLANNED
+            and capture_output is None
+            and captured_last_layer_outputs is None
+            and post_residual_addition is None
+        ):
+            return self._prepare[batch.plan](hidden, batch, *self._read)
+        if post_residual_addition is not None:
+            hidden = self._with_addition(
+                hidden, batch, post_residual_addition, capture_output, captured_last_layer_outputs
+            )
+            return self._cross(hidden, batch)
+        return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
+
+    def capture_output(
+        self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]
+    ) -> tuple[Tensor | OwedOutput, Tensor]:
+        """The output to go on with, and a snapshot of the residual with it added."""
+        return capture_output(hidden, batch)
+
+    def _captured(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[Any, Any],
+        capture: Capture | None,
+        collector: Collector | None,
+    ) -> Any:
+        """Prepares and shows the residual that was read."""
+        stream = batch.stream
+        if capture is not None:
+            if stream.state is StreamState.INITIAL:
+                capture(_tensor(hidden), owned=False)
+                capture = None
+            else:
+                hidden = complete_output(hidden, batch)
+        prepared = self._cross(hidden, batch)
+        if capture is not None:
+            resumed(self._resume, batch).producer.show(stream.residual, batch, capture)
+        if collector is not None:
+            resumed(self._resume, batch).input.show(stream.residual, batch, collector.capture)
+        return prepared
+
+    def _with_addition(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[Any, Any],
+        extra: Tensor,
+        capture: Capture | None,
+        collector: Collector | None,
+    ) -> Tensor:
+        """Writes the stream with ``extra`` added after the update."""
+        stream = batch.stream
+        if stream.state is StreamState.INITIAL:
+            raise BoundaryError(
+                "post_residual_addition follows a residual update and the stack's first stage has "
+                "none; add it to the stack's input"
+            )
+        if collector is not None:
+            raise BoundaryError(
+                "captured_last_layer_outputs cannot be combined with post_residual_addition; use "
+                "capture_output"
+            )
+        own = stream.form is not Form.WRITTEN
+        residual = fold(hidden, batch)
+        if capture is not None:
+            capture(residual, owned=own)
+        return written(add(extra, residual), batch)
+
+
+class AttentionBoundary(_MixerInput[Leaves]):
+    """Boundary of a stage that always leaves a partial sum: ``prepare``, compute, ``finish``."""
+
+    __slots__ = ()
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
         """Registers the stage's contribution; the model passes the result on."""
         return self._leave[batch.plan](hidden, batch, *self._update)
 
+    def exit(self, batch: Batch[Any, Any]) -> NoReturn:
+        """A stage that always leaves its sum has no decision to publish: BoundaryError."""
+        raise BoundaryError("a PARTIAL stage leaves its output through finish, not exit")
 
-class FfnBoundary:
+
+class MixerBoundary(_MixerInput[Exits]):
+    """Boundary of a token mixer that obeys the exit's decision."""
+
+    __slots__ = ()
+
+    def exit(self, batch: Batch[Any, Any]) -> MixerExit:
+        """The exit of this batch: a context manager around compute, then its ``finish``."""
+        return MixerExit(self._leave[batch.plan], batch, self._update)
+
+    def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
+        """BoundaryError: the exit finishes what was computed under its flags."""
+        _refuse_finish()
+
+
+class FfnBoundary(_Boundary[Exits]):
     """Boundary of a stage that obeys the exit's decision: ``prepare``, compute inside ``exit``."""
 
-    __slots__ = ("_exits", "_prepare", "_read", "_update")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        prepare: Prepares,
-        exits: Exits,
-        *,
-        read: tuple[Any, ...] = (),
-        update: tuple[Any, ...] = (),
-    ) -> None:
-        self._prepare = prepare
-        self._exits = exits
-        self._read = read
-        self._update = update
-
-    def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> FfnBoundary:
-        """This boundary with one layer's parameters: of its read and of its update."""
-        return FfnBoundary(self._prepare, self._exits, read=read, update=update)
-
-    def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
-        """The stage's input, from what the previous stage handed out."""
-        return self._prepare[batch.plan](hidden, batch, *self._read)
+    def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
+        """The stage's input, from what the previous stage handed out: in the read's format."""
+        if batch.stream.form is _PLANNED:
+            return self._prepare[batch.plan](hidden, batch, *self._read)
+        return self._cross(hidden, batch)
 
     def exit(self, batch: Batch[Any, Any]) -> FfnExit:
-        """The exit of this batch: a context manager around compute, then ``finish``."""
-        return FfnExit(self._exits[batch.plan], batch, self._update)
+        """The exit of this batch: a context manager around compute, then its ``finish``."""
+        return FfnExit(self._leave[batch.plan], batch, self._update)
+
+    def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
+        """BoundaryError: the exit finishes what was computed under its flags."""
+        _refuse_finish()
+
+
+def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prepare:
+    """The function that crosses a boundary from the form the stream is in."""
+    form = batch.stream.form
+    if form is _PLANNED:
+        return prepare[batch.plan]
+    way = resumed(resume, batch)
+    crossed = way.written if form is Form.WRITTEN else way.completed
+    if crossed is None:
+        raise BoundaryError("this boundary has no way on from an output that was completed early")
+    return crossed
+
+
+def resumed(resume: Resumes, batch: Batch[Any, Any]) -> Resume:
+    """The entry of this batch; BoundaryError where the stack was generated without any."""
+    if not resume:
+        raise BoundaryError(
+            "this boundary was generated without a way on from a changed or captured output; "
+            "compile it again"
+        )
+    return resume[batch.plan]
+
+
+def _tensor(hidden: Tensor | OwedOutput) -> Tensor:
+    if not isinstance(hidden, Tensor):
+        raise BoundaryError("the stack's input is a tensor, not an output of another stream")
+    return hidden
+
+
+def _refuse_finish() -> NoReturn:
+    raise BoundaryError("this stage leaves its output through exit(): finish the exit instead")
+
+
+__all__ = [
+    "AttentionBoundary",
+    "Exit",
+    "FfnBoundary",
+    "Leaves",
+    "MixerBoundary",
+    "Norm",
+    "Prepare",
+    "Prepares",
+    "Resume",
+    "Resumes",
+    "crossing",
+    "resumed",
+]

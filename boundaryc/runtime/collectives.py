@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.mesh import Axes, Mesh
@@ -20,7 +21,9 @@ class Collective(Protocol):
     """The collectives of one group. Rows are dimension 0; trailing dimensions are equal.
 
     All members call the same methods in the same order, with equal ``sizes``. Row counts of 0 are
-    legal everywhere.
+    legal everywhere. What is returned is the caller's: no later call may write it. Wrap a group
+    that returns a buffer which it uses again in `CopiedCollective`, and one that sums 16-bit
+    numbers with a rounding at every step in `WideCollective`.
     """
 
     @property
@@ -69,6 +72,63 @@ class SingleCollective:
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """``x`` itself."""
         return x
+
+
+class CopiedCollective:
+    """A group whose results lie in a buffer that its next call overwrites, made safe to keep.
+
+    Results are copied out of the buffer: two sums that are in flight do not share storage.
+    """
+
+    __slots__ = ("_group", "rank", "size")
+
+    def __init__(self, group: Collective) -> None:
+        self._group = group
+        self.rank = group.rank
+        self.size = group.size
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The group's, copied."""
+        return self._group.all_reduce(x).clone()
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's, copied."""
+        return self._group.all_gather(x, sizes).clone()
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's, copied."""
+        return self._group.reduce_scatter(x, sizes).clone()
+
+
+class WideCollective:
+    """A group whose sums are accumulated in float32 or wider and rounded once, for twice the bytes.
+
+    Which way a sum is rounded then depends on no algorithm that a backend may choose.
+    """
+
+    __slots__ = ("_group", "rank", "size")
+
+    def __init__(self, group: Collective) -> None:
+        self._group = group
+        self.rank = group.rank
+        self.size = group.size
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The group's, on wider numbers."""
+        return self._group.all_reduce(wide(x)).to(x.dtype)
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's: nothing is added."""
+        return self._group.all_gather(x, sizes)
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's, on wider numbers."""
+        return self._group.reduce_scatter(wide(x), sizes).to(x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in the dtype in which it is summed: float32 at least, integers in their own."""
+    return x.to(torch.promote_types(x.dtype, torch.float32)) if x.is_floating_point() else x
 
 
 class SingleGroups:

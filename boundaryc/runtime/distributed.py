@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from boundaryc.runtime.collectives import Collective, SingleCollective, Sizes
+from boundaryc.runtime.collectives import Collective, SingleCollective, Sizes, wide
 from boundaryc.runtime.mesh import Axes, Mesh
 
 # The names of torch 2.13 and the ones they replace.
@@ -77,7 +77,10 @@ class TorchGroups:
 
 
 class NcclCollective:
-    """NCCL's own collectives, the uneven ones through its list forms."""
+    """NCCL's own collectives, the uneven ones through its list forms.
+
+    NCCL may round a sum of 16-bit numbers at every hop; `WideCollective` makes it round once.
+    """
 
     __slots__ = ("_group", "rank", "size")
 
@@ -136,11 +139,11 @@ class GlooCollective:
         self.size = dist.get_world_size(group)
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum of ``x``, in place where ``x`` is contiguous."""
-        x = x.contiguous()
-        if x.numel():
-            dist.all_reduce(x, group=self._group)
-        return x
+        """The sum of ``x``, accumulated in float32 or wider and rounded once."""
+        total = wide(x).contiguous()
+        if total.numel():
+            dist.all_reduce(total, group=self._group)
+        return total.to(x.dtype)
 
     def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """The rows of all members in group order."""

@@ -1,4 +1,4 @@
-"""The end of an FFN: one decision about its sum, published as flags and carried out afterwards."""
+"""The end of a stage: one decision about its sum, published as flags and carried out afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from torch import Tensor
 
@@ -22,6 +22,9 @@ Reduce = Callable[[Tensor, Any], Tensor]
 Leave = Callable[..., Tensor | OwedOutput]
 """``(hidden, batch, *update_params) -> output``: completes or records what is still owed."""
 
+AddsTail = Callable[[Any], bool]
+"""``batch -> whether this rank is the one of its group that adds what is replicated``."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExitDecision:
@@ -29,12 +32,15 @@ class ExitDecision:
 
     ``fuse_mlp_allreduce``: the sum crosses to the next stage. ``mlp_reduce_scatter``: `leave` ends
     it in a reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
+    ``adds_tail`` names the rank that adds a replicated component to a sum that the boundary owns;
+    see `Exit.adds_tail`.
     """
 
     fuse_mlp_allreduce: bool
     mlp_reduce_scatter: bool
     reduce: Reduce
     leave: Leave
+    adds_tail: AddsTail | None = None
 
 
 Exits = tuple[ExitDecision, ...]
@@ -57,11 +63,13 @@ _REFUSALS = {
 }
 
 
-class FfnExit:
+class Exit:
     """An open exit: flags for compute while it is entered, ``finish`` once afterwards.
 
     Entering publishes it as ``batch.exit``; leaving restores what was there, even when compute
-    raises.
+    raises. ``fuse_mlp_allreduce``: do not sum, the next stage does. ``mlp_reduce_scatter``: do not
+    sum, the boundary scatters. ``skips_reduction``: either of them. ``defer_moe_finalize``: a MoE
+    may leave its finalize step.
     """
 
     __slots__ = (
@@ -82,14 +90,14 @@ class FfnExit:
         self._decision = decision
         self._batch = batch
         self._update = update
-        self._outer: FfnExit | None = None
+        self._outer: Exit | None = None
         self._phase = _Phase.NEW
         self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
         self.mlp_reduce_scatter = decision.mlp_reduce_scatter
         self.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
         self.defer_moe_finalize = False
 
-    def __enter__(self) -> FfnExit:
+    def __enter__(self) -> Self:
         if self._phase is not _Phase.NEW:
             raise BoundaryError("an exit is entered once; ask the boundary for a new one")
         self._phase = _Phase.OPEN
@@ -107,6 +115,24 @@ class FfnExit:
         self._outer = None
         self._phase = _Phase.CLOSED if kind is None else _Phase.FAILED
 
+    @property
+    def adds_tail(self) -> bool:
+        """Whether this rank adds a component that all ranks hold whole, such as a shared expert.
+
+        Each rank asks once and adds it at most once: after its own sum, which every rank has, where
+        compute sums; to its partial, on exactly one rank of the sum's group, where
+        ``skips_reduction``. BoundaryError where the boundary owns a sum and the stage was not
+        declared to have such a component.
+        """
+        if not self.skips_reduction:
+            return True
+        if self._decision.adds_tail is None:
+            raise BoundaryError(
+                "this exit owns the sum and names no rank for a replicated component; declare the "
+                "stage `reduction: local_tail`"
+            )
+        return self._decision.adds_tail(self._batch)
+
     def reduce_output(self, hidden: Tensor) -> Tensor:
         """The sum that compute must do itself; ``hidden`` unchanged where the boundary owns it."""
         return self._decision.reduce(hidden, self._batch)
@@ -120,3 +146,15 @@ class FfnExit:
             raise BoundaryError(_REFUSALS[self._phase])
         self._phase = _Phase.FINISHED
         return self._decision.leave(hidden, self._batch, *self._update)
+
+
+class FfnExit(Exit):
+    """The exit of an FFN."""
+
+    __slots__ = ()
+
+
+class MixerExit(Exit):
+    """The exit of a single-stage mixer; ``skips_reduction`` is its whole decision."""
+
+    __slots__ = ()

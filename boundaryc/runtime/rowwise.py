@@ -1,12 +1,18 @@
 """Row-wise operations in torch. All are out of place and exact in float64.
 
 They accumulate in ``promote_types(x.dtype, float32)`` and work on any number of rows, 0 included.
+Each rounds once where its result is stored; what else rounds is an argument.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
+
+Accumulate = Literal["fp32", "rounded"]
+"""What a norm reads of a sum: "fp32" the unrounded one, "rounded" the one that is stored."""
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -18,25 +24,41 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return _normalize(x.to(accumulate), weight, eps).to(x.dtype)
 
 
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The norm of ``x + residual``, and that sum: both [rows, width].
+def add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float,
+    scale: float | None = None,
+    accumulate: Accumulate = "fp32",
+) -> tuple[Tensor, Tensor]:
+    """The norm of ``x * scale + residual``, and that sum: both [rows, width].
 
-    The unrounded sum is carried into the norm; the norm has x's dtype, the sum residual's.
+    The norm has x's dtype, the sum residual's. ``accumulate`` says which sum the norm reads.
     """
-    accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
-    total = x.to(accumulate) + residual.to(accumulate)
-    return _normalize(total, weight, eps).to(x.dtype), total.to(residual.dtype)
+    total = _total(x, residual, scale)
+    written = total.to(residual.dtype)
+    if accumulate == "rounded":
+        total = written.to(total.dtype)
+    return _normalize(total, weight, eps).to(x.dtype), written
 
 
-def add(x: Tensor, residual: Tensor) -> Tensor:
-    """``x + residual``, rounded once, in residual's dtype."""
-    accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
-    return (x.to(accumulate) + residual.to(accumulate)).to(residual.dtype)
+def add(x: Tensor, residual: Tensor, scale: float | None = None) -> Tensor:
+    """``x * scale + residual``, rounded once, in residual's dtype."""
+    return _total(x, residual, scale).to(residual.dtype)
 
 
 def join(partial: Tensor, residual: Tensor) -> Tensor:
     """``partial + residual``, rounded once, in partial's dtype: the residual goes on the wire."""
     return add(residual, partial)
+
+
+def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
+    accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
+    wide = x.to(accumulate)
+    if scale is not None:
+        wide = wide * scale
+    return wide + residual.to(accumulate)
 
 
 def _normalize(x: Tensor, weight: Tensor, eps: float) -> Tensor:

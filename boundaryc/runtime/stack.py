@@ -116,16 +116,17 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime import handshake
-from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, RowsT
-from boundaryc.runtime.boundaries import Norm, Prepare
+from boundaryc.runtime import access, handshake
+from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
+from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing
+from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.stream import Form, OwedOutput, StreamState
 from boundaryc.runtime.trace import traced_by_environment
 
 LayerT = TypeVar("LayerT")
@@ -136,11 +137,16 @@ class Table(Generic[LayerT]):
     """The boundaries of a whole stack under one policy.
 
     ``layers`` are runs of equal unbound layers, (count, layer), in order; ``norm`` are the
-    functions that read the final norm's input, one per column.
+    functions that read the final norm's input, one per column, and ``norm_resume`` how they are
+    reached from other forms of the stream. ``norm_empty`` are called in their place on a rank that
+    leaves the stack without rows: None where ``norm`` does not communicate, else a function that
+    does the same without the norm, or the same function.
     """
 
     layers: tuple[tuple[int, LayerT], ...]
     norm: tuple[Prepare, ...]
+    norm_resume: Resumes = ()
+    norm_empty: tuple[Prepare | None, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -155,6 +161,24 @@ class Table(Generic[LayerT]):
             index -= count
         raise IndexError(f"the stack has {self.depth} layers")
 
+    def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
+        """What ends a stack in column ``plan`` on a rank that has no rows there.
+
+        Without ``norm_empty`` only a complete output without rows is known to need nothing.
+        """
+        if self.norm_empty:
+            return self.norm_empty[plan] or _take_nothing
+        if isinstance(hidden, Tensor) and hidden.shape[0] == 0:
+            return _take_nothing
+        return self.norm[plan]
+
+
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
+    """The output of a rank without rows, on which no norm runs."""
+    stream = batch.stream
+    stream.residual = stream.residual[:0]
+    return stream.take(hidden)[:0]
+
 
 class Stack(Generic[GroupsT, RowsT, LayerT]):
     """The boundaries of one stack on one topology; generated subclasses supply the tables.
@@ -162,13 +186,15 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``groups`` provides this rank's collectives, ``policy`` names one of the stack's tables,
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
-    class is of, which by default its module's name says.
+    class is of, which by default its module's name says. ``captures`` are the names of the stack
+    file's captures.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`.
     """
 
     manifest_hash: str = ""
+    captures: tuple[str, ...] = ()
     stack_name: str = ""
     topology: str = ""
 
@@ -272,6 +298,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             )
         return self._table.layer(index)
 
+    # What the model may do with an output between two stages.
+    complete_output = staticmethod(access.complete_output)
+    fold = staticmethod(access.fold)
+    written = staticmethod(access.written)
+    take_output = staticmethod(access.take_output)
+    snapshot = staticmethod(access.snapshot)
+    add_to_output = staticmethod(access.add_to_output)
+
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
         """Starts the residual stream of a forward; whatever a failed one left is dropped.
 
@@ -279,8 +313,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         """
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
-        batch.stream = ResidualStream()
-        batch.exit = None
+        batch.start(self.captures)
 
     def norm(
         self,
@@ -289,17 +322,30 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         norm: Norm,
         *,
         skip_empty: bool = True,
+        capture_output: Capture | None = None,
     ) -> Tensor:
-        """The output of the final norm; the batch's stream ends here.
+        """The output of the final norm; the batch's stream ends here, before the norm runs.
 
-        ``skip_empty``: a complete output without rows is returned as it is, without the norm. A sum
-        that is still owed runs on empty ranks as well: others wait in it.
+        ``skip_empty``: on a rank that leaves the stack without rows the norm is not run; what other
+        ranks wait in, such as a sum that is still owed, is. ``capture_output`` is given the updated
+        residual, always as borrowed, on a rank without rows too: all ranks capture equally often.
+        BoundaryError where ``hidden`` is not what the last stage handed out; the stream is kept.
         """
-        if skip_empty and isinstance(hidden, Tensor) and hidden.shape[0] == 0:
-            result = batch.stream.take(hidden)
-        else:
-            result = self._table.norm[batch.plan](hidden, batch, norm)
-        batch.stream = ResidualStream(StreamState.UNSTARTED)
+        stream, table = batch.stream, self._table
+        if stream.state is not StreamState.INITIAL:
+            stream.check(hidden)
+        final = crossing(table.norm, table.norm_resume, batch)
+        empty = skip_empty and batch.stack_rows == 0 and stream.form is Form.PLANNED
+        if empty and stream.state is not StreamState.INITIAL:
+            final = table.without_rows(batch.plan, hidden)
+        move = None
+        if capture_output is not None and table.norm_resume:
+            move = table.norm_resume[batch.plan].producer.move
+        leaving = LeavingBatch(batch)
+        result: Tensor = final(hidden, leaving, norm)
+        if capture_output is not None:
+            residual = stream.residual if move is None else move(stream.residual, leaving)
+            capture_output(residual, owned=False)
         return result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -24,6 +26,40 @@ class StreamState(Enum):
     INITIAL = "initial"  # neither residual nor contribution
     WRITTEN = "written"  # residual, no pending contribution
     PENDING = "pending"  # a contribution whose update has not run
+
+
+class Form(Enum):
+    """How the stream came into its state, which decides what the next boundary runs."""
+
+    PLANNED = "planned"  # as the producer left it, or not entered yet
+    COMPLETED = "completed"  # its sum was finished early, the update is still pending
+    WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
+
+
+Move = Callable[[Tensor, Any], Tensor]
+"""``(value, batch) -> value``: a generated function that moves or sums rows of one tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the model may do with an output between two stages; the producer's exit leaves it.
+
+    The functions read ``batch.stream``'s residual and params and leave the stream alone; the
+    first two and ``fold_completed`` may overwrite what they are given.
+
+    ``complete`` finishes the owed sum on the value's own rows; None where nothing is owed.
+    ``fold`` turns the value as it was left into the written residual on the stack's rows, and
+    ``fold_completed`` does so from a value that ``complete`` finished; None where nothing is owed,
+    as ``fold`` serves both. ``spread`` moves rows like the stack's to the value's rows, for extra
+    contributions; None where these are the same rows. ``plain``: the pending update is an addition,
+    scaled or not, so that the residual can be shown and folded without its producer.
+    """
+
+    complete: Move | None = None
+    fold: Move | None = None
+    fold_completed: Move | None = None
+    spread: Move | None = None
+    plain: bool = True
 
 
 class OwedOutput:
@@ -72,27 +108,39 @@ class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
-    the producer's update. Every value handed to the model is taken back by identity, once.
+    the producer's update, ``access`` is what can be done with its output in between. ``captured``
+    collects the captures of the stack file by name. Every value handed to the model is taken back
+    by identity, once.
     """
 
-    __slots__ = ("handle", "params", "residual", "state", "value")
+    __slots__ = ("access", "captured", "form", "handle", "params", "residual", "state", "value")
 
     residual: Tensor
     state: StreamState
+    form: Form
     handle: Tensor | OwedOutput | None
     value: Tensor | None
     params: tuple[Any, ...]
+    access: Access | None
+    captured: dict[str, list[Tensor]]
 
-    def __init__(self, state: StreamState = StreamState.INITIAL) -> None:
+    def __init__(
+        self,
+        state: StreamState = StreamState.INITIAL,
+        captured: dict[str, list[Tensor]] | None = None,
+    ) -> None:
         self.state = state
+        self.form = Form.PLANNED
         self.handle = None
         self.value = None
         self.params = ()
+        self.access = None
+        self.captured = {} if captured is None else captured
 
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
 
-        BoundaryError where no stream was started for this forward.
+        BoundaryError where no stream was started for this forward, or it was entered before.
         """
         if self.state is not StreamState.INITIAL:
             raise BoundaryError(_NOT_STARTED)
@@ -112,29 +160,74 @@ class ResidualStream:
         self.state = StreamState.WRITTEN
         return value
 
-    def owe(self, value: Tensor, params: tuple[Any, ...] = ()) -> OwedOutput:
+    def check(self, hidden: Tensor | OwedOutput) -> Tensor:
+        """The value behind ``hidden``, which stays where it is. Refuses what `take` refuses."""
+        if self.value is None or hidden is not self.handle:
+            raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
+        return self.value
+
+    def owe(
+        self, value: Tensor, params: tuple[Any, ...] = (), access: Access | None = None
+    ) -> OwedOutput:
         """Leaves a contribution whose sum is not complete; the model gets an opaque handle."""
         handle = OwedOutput()
-        self._leave(value, handle, params)
+        self._leave(value, handle, params, access)
         return handle
 
-    def pend(self, value: Tensor, params: tuple[Any, ...] = ()) -> Tensor:
+    def pend(
+        self, value: Tensor, params: tuple[Any, ...] = (), access: Access | None = None
+    ) -> Tensor:
         """Leaves a complete contribution whose update has not run; the model gets it back."""
-        self._leave(value, value, params)
+        self._leave(value, value, params, access)
         return value
 
-    def keep(self, value: Tensor) -> Tensor:
+    def keep(self, value: Tensor, access: Access | None = None) -> Tensor:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""
-        self._leave(value, value, ())
+        self._leave(value, value, (), access)
         self.state = StreamState.WRITTEN
         return value
 
-    def _leave(self, value: Tensor, handle: Tensor | OwedOutput, params: tuple[Any, ...]) -> None:
+    def replace(self, value: Tensor, form: Form) -> Tensor:
+        """Changes the pending contribution in place; the model gets the new one, the old is gone.
+
+        ``form`` says how it now differs from what the producer left.
+        """
+        self.handle = value
+        self.value = value
+        self.form = form
+        return value
+
+    def write(self, residual: Tensor) -> Tensor:
+        """Makes this a written stream of ``residual``; whatever was pending is dropped.
+
+        BoundaryError where no stream was started.
+        """
+        if self.state is StreamState.UNSTARTED:
+            raise BoundaryError(_NOT_STARTED)
+        self.state = StreamState.WRITTEN
+        self.residual = residual
+        self.params = ()
+        self.access = None
+        return self.replace(residual, Form.WRITTEN)
+
+    def capture(self, name: str, value: Tensor, *, owned: bool = False) -> None:
+        """Keeps ``value`` for ``batch.captured(name)``; copied unless nothing else writes it."""
+        self.captured.setdefault(name, []).append(value if owned else value.clone())
+
+    def _leave(
+        self,
+        value: Tensor,
+        handle: Tensor | OwedOutput,
+        params: tuple[Any, ...],
+        access: Access | None,
+    ) -> None:
         if self.state is not StreamState.WRITTEN or self.handle is not None:
             raise BoundaryError(
                 _OCCUPIED if self.handle is not None else _NOT_STARTED,
             )
         self.state = StreamState.PENDING
+        self.form = Form.PLANNED
         self.handle = handle
         self.value = value
         self.params = params
+        self.access = access

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from boundaryc import __version__
 from boundaryc.cli import Exit, main, run
+from tests.cli.process import MOE, ROOT, command
 
-ROOT = Path(__file__).resolve().parents[2]
-MOE = ROOT / "examples/qwen3_moe/stack.yaml"
-QWEN3 = ROOT / "examples/qwen3/stack.yaml"
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with one stack, which is the current directory."""
-    (tmp_path / "models").mkdir()
-    shutil.copyfile(QWEN3, tmp_path / "models/stack.yaml")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+DOCUMENT = ROOT / "docs/cli.md"
 
 
 def test_exit_codes() -> None:
-    """Few, and each with one meaning."""
-    assert {code.name: int(code) for code in Exit} == {
-        "OK": 0,
-        "FINDINGS": 1,
-        "UNUSABLE": 2,
-        "BUG": 3,
-        "INTERRUPTED": 130,
-    }
+    """Few, each with one meaning, and all of them in the documentation."""
+    documented = re.findall(r"^\| (\d+) \| `(\w+)` \|", DOCUMENT.read_text("utf-8"), re.M)
+
+    assert [(int(number), name) for number, name in documented] == [
+        (int(code), code.name) for code in Exit
+    ]
+    text = run.boundaryc.help or ""
+    assert set(re.findall(r"\b\d+\b", text)) == {str(int(code)) for code in Exit}
+
+
+def test_every_command_and_option_is_documented() -> None:
+    """In one place, with an example of each command."""
+    text = DOCUMENT.read_text("utf-8")
+    for name in run.COMMANDS:
+        assert f"\n## {name}\n" in text
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert f"boundaryc {name}" in section
+        command = run.boundaryc.get_command(click.Context(run.boundaryc), name)
+        assert command is not None
+        for option in command.params:
+            common = {"--output-format", "--quiet", "--out", "--jobs"}
+            if isinstance(option, click.Option) and not common & set(option.opts):
+                assert option.opts[0] in section, (name, option.opts)
 
 
 def test_compile_then_check(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,11 +47,11 @@ def test_compile_then_check(project: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["compile", "models/stack.yaml"]) == Exit.OK
     first = capsys.readouterr()
     files = sum(path.is_file() for path in (project / "generated").rglob("*"))
-    assert first.out == f"qwen3: {files} written, 0 unchanged, 0 removed\n"
-    assert "note: qwen3: no sequence_parallel on tp1: attn_tp is 1" in first.err
+    assert first.out == f"{files} written, 0 unchanged, 0 removed\n"
+    assert "note: qwen3: no sequence_parallel on tp1" in first.err
 
     assert main(["compile"]) == Exit.OK
-    assert capsys.readouterr().out == f"qwen3: 0 written, {files} unchanged, 0 removed\n"
+    assert capsys.readouterr().out == f"0 written, {files} unchanged, 0 removed\n"
 
     assert main(["check"]) == Exit.OK
     fresh = capsys.readouterr()
@@ -110,8 +114,8 @@ def test_an_error_in_the_file(project: Path, capsys: pytest.CaptureFixture[str])
     source.write_text(source.read_text().replace("kind: ffn", "kind: fnf"))
     capsys.readouterr()
 
-    for command in ("compile", "check"):
-        assert main([command, "models/stack.yaml"]) == Exit.FINDINGS
+    for verb in ("compile", "check"):
+        assert main([verb, "models/stack.yaml"]) == Exit.FINDINGS
         shown = capsys.readouterr()
         assert shown.out == ""
         assert "--> models/stack.yaml:" in shown.err
@@ -168,7 +172,7 @@ def test_a_bug_is_ours(
 ) -> None:
     """The traceback goes to a file, and the message says what to do with it."""
 
-    def broken(*sources: object, out: object) -> None:
+    def broken(*sources: object, **options: object) -> None:
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("boundaryc.api.compile", broken)
@@ -186,7 +190,7 @@ def test_an_interruption(
 ) -> None:
     """Ends as shells expect."""
 
-    def interrupted(*sources: object, out: object) -> None:
+    def interrupted(*sources: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("boundaryc.api.compile", interrupted)
@@ -220,18 +224,6 @@ def test_axes_that_do_not_nest(project: Path, capsys: pytest.CaptureFixture[str]
     assert "do not nest" in shown
 
 
-def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_the_version_costs_nothing(tmp_path: Path) -> None:
     """Nothing but the standard library is imported for it, nor for the package itself."""
     program = (
@@ -256,10 +248,12 @@ def test_a_command_imports_only_what_it_needs(project: Path) -> None:
 
 
 def test_every_command_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    """And explains itself."""
-    for name in run.COMMANDS:
-        assert main([name, "--help"]) == Exit.OK
-        assert f"Usage: boundaryc {name}" in capsys.readouterr().out
+    """And explains itself, with an example."""
+    for name in ("", *run.COMMANDS, "trace compare"):
+        assert main([*name.split(), "--help"]) == Exit.OK
+        shown = capsys.readouterr().out
+        assert f"Usage: boundaryc {name}".rstrip() in shown
+        assert f"boundaryc {name or 'compile'} " in shown.partition("\n")[2]
 
 
 def test_python_m(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from boundaryc.emit.build import supported
 from boundaryc.plan.compose import plan_stack
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.modules import forget, import_package
@@ -18,7 +17,7 @@ from tests.emit.compiled import MOE, WIDE, compiled
 def test_every_rank_computes_what_the_oracle_does(source: Path) -> None:
     """Custom operations, rounding, updates at the producer and all moves among them."""
     built = compiled(source)
-    plan = supported(plan_stack(built.stack))
+    plan = plan_stack(built.stack)
     package = import_package(built.output.files, built.stack.name)
     try:
         outcomes = list(Prover(plan, package).prove(covering(list(matrix(plan, Selection())))))

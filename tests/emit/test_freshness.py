@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import boundaryc
-from boundaryc.emit.freshness import Report, State
-from tests.emit.compiled import MOE
+from boundaryc.emit import build as building
+from boundaryc.emit import fingerprint as fingerprints
+from boundaryc.emit.files import digest
+from boundaryc.emit.freshness import Finding, Report, State
+from boundaryc.emit.manifest import sealed
+from tests.emit.compiled import MOE, ROOT
+
+UNNEEDED = {"torch", "networkx", "jinja2", "rich", "boundaryc.plan", "boundaryc.emit.build"}
+"""What nothing of is imported where nothing has to be rendered."""
 
 
 @pytest.fixture
@@ -105,6 +116,16 @@ def test_files_of_others_are_none_of_its_business(source: Path) -> None:
     assert check(source).fresh
 
 
+def test_a_copy_with_our_header(source: Path) -> None:
+    """Is an orphan that somebody must look at, also where nothing else has changed."""
+    text = published(source, "layers.py").read_text(encoding="utf-8")
+    published(source, "copy.py").write_text(text, encoding="utf-8")
+
+    (finding,) = check(source).findings
+
+    assert finding == Finding(State.ORPHANED, "qwen3_moe/copy.py", by_hand=True)
+
+
 def test_a_stack_that_was_renamed(source: Path) -> None:
     """The old folder is an orphan, and compiling removes it."""
     text = source.read_text(encoding="utf-8")
@@ -138,3 +159,166 @@ def test_nothing_compared_is_a_failure(tmp_path: Path) -> None:
 
     assert report.compared == 0
     assert not report.fresh
+
+
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The sources that are rendered from now on."""
+    found: list[Path] = []
+    build = building.build
+
+    def watched(path: Path, out: Path) -> building.Build:
+        found.append(path)
+        return build(path, out)
+
+    monkeypatch.setattr(building, "build", watched)
+    return found
+
+
+def test_nothing_is_rendered_without_need(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments, line ends and the order of keys are no need; the meaning is, and so is ``full``."""
+    found = rendered(monkeypatch)
+    text = source.read_text(encoding="utf-8")
+    source.write_bytes(f"# new\n{text}".replace("\n", "\r\n").encode())
+    assert check(source).fresh
+    assert found == []
+
+    assert boundaryc.check(source, out=source.parents[1] / "generated", full=True).fresh
+    assert found == [source]
+
+    source.write_text(text.replace("eps: 1.0e-6", "eps: 1.0e-5"), encoding="utf-8")
+    assert not check(source).fresh
+    assert found == [source] * 2
+
+
+@pytest.mark.parametrize("name", ["layers.py", "tp4/plan.json", "manifest.json"])
+def test_a_file_that_differs_is_rendered_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is not only found: the diff needs what should be there."""
+    found = rendered(monkeypatch)
+    path = published(source, name)
+    path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
+
+    (finding,) = check(source).findings
+
+    assert finding.path == f"qwen3_moe/{name}"
+    assert finding.diff
+    assert found == [source]
+
+
+def test_another_compiler(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renders again, and the manifest says which one it was."""
+    found = rendered(monkeypatch)
+    monkeypatch.setattr("boundaryc.emit.manifest.fingerprint", lambda: "f" * 64)
+
+    (finding,) = check(source).findings
+
+    assert (finding.state, finding.path) == (State.STALE, "qwen3_moe/manifest.json")
+    assert found == [source]
+
+
+def test_a_manifest_put_together_from_two(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a merge would: hashes that fit the files, under a compiler that did not write them."""
+    path, manifest = published(source, "layers.py"), published(source, "manifest.json")
+    said = json.loads(manifest.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8") + "\n"
+    path.write_text(text, encoding="utf-8")
+    said["files"]["layers.py"] = f"sha256:{digest(text)}"
+    manifest.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    assert (State.EDITED, "qwen3_moe/layers.py") in found(source)
+
+    manifest.write_text(sealed(said), encoding="utf-8")  # only on purpose
+    assert check(source).fresh
+    assert not boundaryc.check(source, out=source.parents[1] / "generated", full=True).fresh
+
+
+def test_nothing_heavy_is_imported_without_need(source: Path) -> None:
+    """In a process of its own; from anywhere; without git."""
+    program = (
+        "import json, sys; from boundaryc.cli import main; "
+        "code = main(['check', *sys.argv[1:]]); print(json.dumps(sorted(sys.modules)))"
+    )
+    generated = str(source.parents[1] / "generated")
+
+    def modules(*words: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(source), "--out", generated, *words],
+            cwd="/",
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "all fresh" in done.stderr
+        return set(json.loads(done.stdout))
+
+    assert modules() & UNNEEDED == set()
+    assert modules("--full") & UNNEEDED >= {"networkx", "jinja2", "boundaryc.plan"}
+
+
+def test_what_decides_the_output_is_in_the_fingerprint() -> None:
+    """Whatever a compilation imports of us is, but for what only shows or compares."""
+    program = (
+        "import sys; from pathlib import Path; from boundaryc.emit.build import build; "
+        "build(Path(sys.argv[1]), Path('generated')); "
+        "print(*(getattr(m, '__file__', '') for n, m in sys.modules.items() if 'boundaryc' in n))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(MOE)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    package = ROOT / "boundaryc"
+    used = {Path(name).relative_to(package).as_posix() for name in done.stdout.split()}
+    hashed = {name for name, _ in fingerprints.inputs(package, ROOT / "templates")}
+
+    assert {name for name in used - hashed if "/renderers/" not in name} == {"__init__.py"}
+    assert {f"templates/{path.name}" for path in (ROOT / "templates").iterdir()} <= hashed
+
+
+def test_the_fingerprint(tmp_path: Path) -> None:
+    """Changes with sources and templates, not with line ends, nor with what has no say."""
+    package, templates = tmp_path / "boundaryc", tmp_path / "templates"
+    for path in ("boundaryc/plan/a.py", "boundaryc/language/lint.py", "templates/t.jinja"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x\n")
+    first = fingerprints.hashed(package, templates)
+
+    (package / "plan/a.py").write_bytes(b"x\r\n")
+    (package / "language/lint.py").write_text("y\n")
+    assert fingerprints.hashed(package, templates) == first
+    (templates / "t.jinja").write_text("y\n")
+    second = fingerprints.hashed(package, templates)
+    (package / "plan/a.py").write_text("y\n")
+    assert len({first, second, fingerprints.hashed(package, templates)}) == 3
+    (package / "plan/a.py").rename(package / "plan/b.py")
+    assert fingerprints.hashed(package, templates) != second
+
+
+def test_a_linked_output_folder(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source is found by names, wherever the link leads."""
+    generated = source.parents[1] / "generated"
+    real = source.parents[1] / "far/away"
+    real.parent.mkdir()
+    generated.rename(real)
+    generated.symlink_to(real)
+
+    from boundaryc.api import sources
+
+    assert sources(generated) == [source]
+    assert check(source).fresh
+    monkeypatch.chdir(source.parent)
+    assert boundaryc.check("stack.yaml", out="../generated").fresh
+
+
+def test_files_of_a_publisher_that_was_killed(source: Path) -> None:
+    """What it left beside the stacks is no stack."""
+    generated = source.parents[1] / "generated"
+    shutil.copytree(generated / "qwen3_moe", generated / ".qwen3_moe.boundaryc-old")
+
+    assert check(source).fresh
+    boundaryc.compile(source, out=generated)
+    assert [path.name for path in generated.iterdir()] == ["qwen3_moe"]

@@ -49,7 +49,7 @@ def test_one_rank_of_the_group_adds() -> None:
     groups, stream = batch.groups, batch.stream
     hidden = stream.take(hidden)
     if groups.attn_tp.rank == 0:
-        hidden = add(stream.residual, hidden)
+        hidden = join(hidden, stream.residual)
     stream.residual = groups.attn_tp.all_reduce(hidden)
     return rms_norm(stream.residual, norm.weight)"""
     )
@@ -68,7 +68,7 @@ def test_each_rank_adds_its_own_rows() -> None:
         Read(),
     )
 
-    assert "    hidden = add(rows.attn_tp.place(stream.residual), hidden)\n" in text
+    assert "    hidden = join(hidden, rows.attn_tp.place(stream.residual))\n" in text
     assert "rank == 0" not in text
     assert "    stream.residual = groups.attn_tp.reduce_scatter(hidden)\n" in text
 

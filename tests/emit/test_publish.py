@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from boundaryc.emit import publish as publishing
-from boundaryc.emit.files import Origin, digest, with_header
-from boundaryc.emit.output import Output
-from boundaryc.emit.publish import PublishError, publish, retire
+from boundaryc.emit.files import digest, with_header
+from boundaryc.emit.manifest import sealed
+from boundaryc.emit.publish import PublishError, preview, publish, publish_all, retire
 from tests.emit.compiled import MOE, compiled
-
-ORIGIN = Origin("stack.yaml", "boundaryc compile stack.yaml", "0" * 64)
-
-
-def output(**modules: str) -> Output:
-    """A tiny output: modules by name, with headers and a manifest."""
-    files = {f"{name}.py": with_header(ORIGIN, text) for name, text in modules.items()}
-    files["plan.json"] = '{"stack": "tiny"}\n'
-    hashes = {name: f"sha256:{digest(text)}" for name, text in files.items()}
-    document = {"boundaryc": "0", "stack": "tiny", "files": hashes}
-    files["manifest.json"] = json.dumps(document)
-    return Output("tiny", ORIGIN, files)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every file below a folder."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+from tests.emit.tiny import NEW, OLD, ORIGIN, contents, output, tree
 
 
 def test_a_whole_stack(tmp_path: Path) -> None:
@@ -123,58 +105,128 @@ def test_an_edited_file_is_replaced(tmp_path: Path) -> None:
     assert publish(output(a="A = 1\n"), tmp_path).written == ("a.py",)
 
 
-def cut_off(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Ends the process at the ``at``-th rename, before it happens."""
-    rename, calls = Path.rename, [0]
+def test_a_late_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written while we are busy is not lost, nor does it replace what we wrote."""
+    publish(output(**OLD), tmp_path)
+    theirs = tmp_path / "tiny/theirs.txt"
+    theirs.write_text("first")
+    swap = publishing.exchange
 
-    def once(self: Path, target: Path) -> Path:
-        calls[0] += 1
-        if calls[0] >= at:
-            raise SystemExit
-        return rename(self, target)
+    def late(one: Path, other: Path) -> bool:
+        (tmp_path / "tiny/late.txt").write_text("late")
+        theirs.unlink()  # as editors save
+        theirs.write_text("second")
+        return swap(one, other)
 
-    monkeypatch.setattr(Path, "rename", once)
+    monkeypatch.setattr(publishing, "exchange", late)
+    publish(output(**NEW), tmp_path)
 
-
-@pytest.mark.parametrize("at", [1, 2])
-def test_a_run_that_is_cut_off_between_renames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    """The old tree is whole, at once or after the next run's first step."""
-    old, new = output(a="A = 1\n", b=""), output(a="A = 2\n", c="")
-    publish(old, tmp_path)
-    with monkeypatch.context() as patch:
-        cut_off(patch, at)
-        with pytest.raises(SystemExit):
-            publish(new, tmp_path)
-    publishing._Places(tmp_path, "tiny").recover()
-
-    assert contents(tmp_path) == {f"tiny/{name}": text for name, text in old.files.items()}
-    assert publish(new, tmp_path).removed == ("b.py",)
-    assert contents(tmp_path) == {f"tiny/{name}": text for name, text in new.files.items()}
+    expected = {"tiny/late.txt": "late", "tiny/theirs.txt": "second"}
+    assert contents(tmp_path) == tree(output(**NEW)) | expected
 
 
-def test_a_run_that_is_cut_off_after_the_renames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The new tree is whole, and the old one goes with the next run."""
-    old, new = output(a="A = 1\n", b=""), output(a="A = 2\n", c="")
-    publish(old, tmp_path)
+def test_several_stacks_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stack is replaced before there was room for all."""
+    other = replace(output(**OLD), stack="other")
+    publish_all([output(**OLD), other], tmp_path)
+    before = contents(tmp_path)
+    write = Path.write_bytes
 
-    def stop(self: object) -> None:
-        raise SystemExit
+    def full(self: Path, data: bytes) -> int:
+        if ".other" in str(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, data)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing._Places, "_discard", stop)
-        with pytest.raises(SystemExit):
-            publish(new, tmp_path)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        publish_all([output(**NEW), replace(output(**NEW), stack="other")], tmp_path)
 
-    assert contents(tmp_path / "tiny") == dict(new.files)
-    late = tmp_path / ".tiny.boundaryc-old/late.txt"
-    late.write_text("written by somebody while we were busy")
-    assert publish(new, tmp_path).written == ()
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
-    assert (tmp_path / "tiny/late.txt").exists()
+    assert contents(tmp_path) == before
+
+
+def test_a_link_instead_of_the_stacks_folder(tmp_path: Path) -> None:
+    """Nothing is written through it, in whole or in part."""
+    publish(output(**OLD), tmp_path / "real")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "tiny").symlink_to(tmp_path / "real/tiny")
+    assert publish(output(**OLD), out).written == ()
+
+    with pytest.raises(PublishError, match="is a link"):
+        publish(output(**NEW), out)
+
+    assert contents(tmp_path / "real") == tree(output(**OLD))
+
+
+def test_links_inside_and_above(tmp_path: Path) -> None:
+    """A linked output folder is as good as any; links of others stay links."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "out").symlink_to(real)
+    publish(output(**OLD), tmp_path / "out")
+    (real / "tiny/folder").symlink_to(tmp_path)
+    (real / "tiny/gone").symlink_to("nowhere")
+
+    publish(output(**NEW), tmp_path / "out")
+
+    assert (real / "tiny/folder").readlink() == tmp_path
+    assert (real / "tiny/gone").is_symlink()
+    assert (tmp_path / "out").is_symlink()
+    inside = replace(output(**NEW), files={**output(**NEW).files, "folder/x.py": ""})
+    with pytest.raises(PublishError, match="tiny/folder is not a folder"):
+        publish(inside, tmp_path / "out")
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    """The second waits for the first, and the result is one of the two."""
+    made = [output(a=f"A = {index}\n", **{f"m{index}": ""}) for index in range(4)]
+    publish(made[0], tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda one: publish(one, tmp_path), made * 5))
+
+    assert contents(tmp_path) in [tree(one) for one in made]
+
+
+def test_caches_of_modules_that_changed_go(tmp_path: Path) -> None:
+    """Python might take them for the new module's; the others are kept."""
+    publish(output(**OLD), tmp_path)
+    cache = tmp_path / "tiny/__pycache__"
+    cache.mkdir()
+    for name in ("a.cpython-311.pyc", "b.cpython-311.pyc"):
+        (cache / name).write_bytes(b"")
+
+    publish(output(a="A = 2\n", b=""), tmp_path)
+
+    assert [path.name for path in cache.iterdir()] == ["b.cpython-311.pyc"]
+
+
+@pytest.mark.parametrize("sealed_", [True, False])
+def test_a_manifest_that_somebody_changed(tmp_path: Path, sealed_: bool) -> None:
+    """Its word does not suffice to delete a file that carries no header."""
+    publish(output(**OLD), tmp_path)
+    (tmp_path / "tiny/data.json").write_text("[]\n")
+    manifest = tmp_path / "tiny/manifest.json"
+    document = json.loads(manifest.read_text())
+    document["files"]["data.json"] = f"sha256:{digest('[]' + chr(10))}"
+    manifest.write_text(sealed(document) if sealed_ else json.dumps(document))
+
+    done = publish(output(**NEW), tmp_path)
+
+    assert ("data.json" in done.removed) == sealed_
+    assert (tmp_path / "tiny/data.json").exists() != sealed_
+
+
+def test_a_preview_writes_nothing(tmp_path: Path) -> None:
+    """And says what would be."""
+    publish(output(**OLD), tmp_path)
+    before = {path: path.stat() for path in tmp_path.rglob("*")}
+
+    (done,) = preview([output(**NEW)], tmp_path)
+
+    assert {path: path.stat() for path in tmp_path.rglob("*")} == before
+    assert done == publish(output(**NEW), tmp_path)
+    assert preview([output(**NEW)], tmp_path / "none")[0].written
+    assert not (tmp_path / "none").exists()
 
 
 def test_no_room_for_the_new_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

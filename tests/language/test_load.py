@@ -101,13 +101,13 @@ def test_custom_operations() -> None:
     stack = loads(
         BASE.replace("mlp: {kind: ffn}", "mlp: {kind: ffn, read: local, update: gate}")
         + "operations:\n"
-        "  gate: {role: update, call: 'my_pkg.Ops.x:gate', facts: [row_wise], params: [w, b]}\n"
+        "  gate: {role: update, call: 'my_pkg.Ops.x:gate', facts: [at_producer], params: [w, b]}\n"
         "  local: {role: read, call: a:b, read_local: [attn_dp], read_whole: [attn_tp]}\n"
     )
 
     none: frozenset[str] = frozenset()
     gate = OperationDecl(
-        "gate", "update", "my_pkg.Ops.x:gate", frozenset({"row_wise"}), ("w", "b"), none, none
+        "gate", "update", "my_pkg.Ops.x:gate", frozenset({"at_producer"}), ("w", "b"), none, none
     )
     local = OperationDecl(
         "local", "read", "a:b", none, (), frozenset({"attn_dp"}), frozenset({"attn_tp"})

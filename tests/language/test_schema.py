@@ -12,12 +12,13 @@ import pytest
 from boundaryc.language import loads
 from boundaryc.language.explain import base, complete, explanation
 from boundaryc.language.json_schema import SCHEMAS, diagnostics_schema, schema, schema_text
+from boundaryc.language.planned import PLANNED, Gates
 from boundaryc.language.reader import read
 from boundaryc.language.renderers import render
-from boundaryc.language.schema import StackShape
 from tests.language.derived import NOT_YAML, ROOT, SAMPLE, failing
 from tests.language.json_check import problems
-from tests.language.test_invalid import CASES, Case, _edited, _places
+from tests.language.opened import CONSTRUCTS, NAMED
+from tests.language.test_invalid import CASES, FIXTURES, Case, _edited, _places
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/stack.yaml"))
 
@@ -52,10 +53,56 @@ def test_no_leftovers_of_the_models() -> None:
     text = schema_text("stack")
     assert "Shape" not in text
     assert "null" not in text
-    assert "planned" not in text
     assert not {key for field in _fields(schema()) for key in field} & {"title", "anyOf"}
-    assert not StackShape.planned & set(schema()["properties"])
-    assert not re.search('"(mixer|rewrites_residual|transform)"', text)
+    for name in [place for places in PLANNED.values() for place in places]:
+        shape, _, key = name.partition(".")
+        key, _, word = key.partition("=")
+        part = {part["title"].lower(): part for part in schema()["$defs"].values()}.get(shape)
+        part = schema() if shape == "stack" else part
+        assert part is None or word or key not in part["properties"]
+        assert not word or not part or word not in json.dumps(part["properties"].get(key))
+
+
+@pytest.mark.parametrize("closed", [frozenset(PLANNED), NAMED], ids=["shipped", "opened"])
+def test_every_definition_is_used(closed: frozenset[str]) -> None:
+    """What only a construct that is not offered needs is not there either."""
+    found = schema(Gates(closed))
+    used = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(found)))
+    assert used == set(found["$defs"])
+
+
+def test_opened_constructs_are_offered() -> None:
+    """Every field of what is read in full has a description, and its file satisfies the schema."""
+    full = schema(Gates(NAMED))
+    assert all(field.get("description") for field in _fields(full))
+    assert "anyOf" not in json.dumps(full)
+    assert {"Capture", "Draft", "Quantize", "Scale", "ScaledAdd"} <= set(full["$defs"])
+    data = read((FIXTURES / "constructs.yaml").read_text(encoding="utf-8"), "m").root.plain()
+    assert list(problems(data, full, full)) == []
+    for path, value in [
+        (("captures", "eagle3"), [2, 20]),
+        (("captures", "eagle3", "after"), []),
+        (("captures", "eagle3", "after", 0), "2"),
+        (("stages", "mlp", "transform", "scale"), 0),
+        (("stages", "mlp", "update"), {"scale": 2}),
+        (("stages", "mlp", "additive"), {"bias": "rank1"}),
+        (("drafts", "nextn", "entry"), "whole"),
+    ]:
+        wrong = json.loads(json.dumps(data))
+        place = wrong
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+        assert list(problems(wrong, full, full)), path
+
+
+def test_each_gate_hides_its_construct() -> None:
+    """With one construct closed, and only that, the file that has them all is underlined."""
+    data = read((FIXTURES / "constructs.yaml").read_text(encoding="utf-8"), "m").root.plain()
+    for construct in CONSTRUCTS:
+        one = schema(Gates(NAMED | ({construct} & set(PLANNED))))
+        visible = bool(PLANNED.get(construct))  # the others are beyond a schema
+        assert bool(list(problems(data, one, one))) == visible, construct
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

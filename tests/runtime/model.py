@@ -53,3 +53,20 @@ def norm(rows: Tensor, weight: Tensor) -> Tensor:
     """RMS norm, written another way than the runtime's."""
     scale = (rows.pow(2).sum(-1, keepdim=True) / WIDTH + EPS).sqrt()
     return rows / scale * weight
+
+
+def streams(tokens: Sequence[int], after: dict[tuple[int, int], float]) -> list[list[Tensor]]:
+    """The residual after each stage, and at the end the final norm, by attention DP group.
+
+    ``after`` says what is added to every number after a stage: by (layer, 0 attention or 1 FFN).
+    """
+    weights = Weights()
+    rows = torch.cat([weights.embed(dp, count) for dp, count in enumerate(tokens)])
+    states = []
+    for index in range(LAYERS):
+        for kind, stage in enumerate((weights.attention, weights.ffn)):
+            rows = rows + norm(rows, weights.norms[index, kind]) @ stage[index].sum(0)
+            rows = rows + after.get((index, kind), 0.0)
+            states.append(rows)
+    states.append(norm(rows, weights.final))
+    return [list(state.split(list(tokens))) for state in states]

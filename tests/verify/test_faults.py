@@ -1,6 +1,8 @@
-"""Every seeded fault is seen; `python -m tests.verify.faults --all` says by which checks."""
+"""A sample of the seeded faults is seen; `python -m tests.verify.faults --all` judges all."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
@@ -8,14 +10,15 @@ from tests.verify.faults.catalogue import FAULTS
 from tests.verify.faults.fault import ROOT, Fault
 from tests.verify.faults.judge import CHECKS, Verdict, judge
 
+QUICK = [fault for fault in FAULTS if fault.seen_by != ("gloo",)]
+SAMPLE = random.Random(3).sample(QUICK, 40)
 AREAS = {"planner", "emitter", "layout", "template", "runtime", "model", "language"}
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, Verdict]:
-    """What was seen of undamaged sources and of every fault that needs no real processes."""
-    judged = [None, *(fault for fault in FAULTS if fault.seen_by != ("gloo",))]
-    found = judge(judged, jobs=2, thorough=False)
+    """What was seen of undamaged sources and of the sample."""
+    found = judge([None, *SAMPLE], jobs=2, thorough=False)
     return {verdict.fault.name if verdict.fault else "": verdict for verdict in found}
 
 
@@ -31,18 +34,14 @@ def test_every_fault_applies(fault: Fault) -> None:
     assert fault.area in AREAS
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [fault for fault in FAULTS if fault.seen_by != ("gloo",)],
-    ids=lambda fault: fault.name,
-)
-def test_every_fault_is_seen(fault: Fault, verdicts: dict[str, Verdict]) -> None:
+@pytest.mark.parametrize("fault", SAMPLE, ids=lambda fault: fault.name)
+def test_a_fault_is_seen(fault: Fault, verdicts: dict[str, Verdict]) -> None:
     assert set(verdicts[fault.name].seen) & set(fault.seen_by), verdicts[fault.name].seen
 
 
 def test_the_catalogue_is_wide() -> None:
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
-    assert {fault.area for fault in FAULTS} == AREAS
+    assert {fault.area for fault in FAULTS} == {fault.area for fault in SAMPLE} == AREAS
 
 
 def test_the_table_is_whole() -> None:

@@ -93,7 +93,7 @@ FAULTS = (
         SCRIPT,
         '        self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")',
         '        self._put(f"stream.residual = groups.{group}.all_gather(hidden{sizes})")',
-        "values",
+        "refusals",
     ),
     _fault(
         "gather-without-sizes",
@@ -178,12 +178,11 @@ FAULTS = (
         "refusals",
     ),
     _fault(
-        "stream-left-as-contribution",
-        "A written stream is left as a contribution that is still to be added.",
-        DRAFTS,
-        '        last, returns = "return stream.keep(stream.residual)", "Tensor"',
-        '        last, returns = "return stream.pend(stream.residual)", "Tensor"',
-        "emission",
+        "update-not-kept",
+        "The result of a declared update is dropped.",
+        SCRIPT,
+        'self._put(f"stream.residual = {name}({arguments})")',
+        'self._put(f"{name}({arguments})")',
         "values",
     ),
     _fault(
@@ -200,7 +199,7 @@ FAULTS = (
         "boundaryc/emit/columns.py",
         "    return first is not None and behaviour(first) == wanted",
         "    return first is not None",
-        "census",
+        "traffic",
     ),
     _fault(
         "layers-of-the-first-policy",
@@ -208,7 +207,7 @@ FAULTS = (
         "boundaryc/emit/tables.py",
         "sequences[policy] = _layers(plan, functions, by_place, policy)",
         "sequences[policy] = _layers(plan, functions, by_place, [*sequences, policy][0])",
-        "values",
+        "traffic",
     ),
     _fault(
         "groups-over-all-ranks",
@@ -232,8 +231,8 @@ FAULTS = (
         "even-column-for-all",
         "The columns of a topology do not say what must be even.",
         VIEWS,
-        '        even = f", even={quoted(atoms)}" if atoms else ""',
-        '        even = ""',
+        'words += [f"even={quoted(atoms)}"] if atoms else []',
+        "words += []",
         "census",
         area="layout",
     ),
@@ -261,7 +260,7 @@ FAULTS = (
         "templates/topology.py.jinja",
         "    tables = TABLES",
         '    tables = dict.fromkeys(TABLES, TABLES["auto"])',
-        "values",
+        "traffic",
         area="template",
     ),
     _fault(
@@ -270,7 +269,7 @@ FAULTS = (
         "templates/stack.py.jinja",
         "        groups, policy=policy, layers=layers",
         "        groups, layers=layers",
-        "values",
+        "traffic",
         area="template",
     ),
 )

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundaryc.emit.build import supported
 from boundaryc.emit.files import Origin
 from boundaryc.emit.output import emit
 from boundaryc.language import load
@@ -30,7 +29,7 @@ def difference() -> str | None:
     """The first case in which some logit is wrong."""
     for name, reference in REFERENCES.items():
         stack = load(Path("examples") / name / "stack.yaml")
-        plan = supported(plan_stack(stack))
+        plan = plan_stack(stack)
         files = emit(plan, Origin("stack.yaml", "boundaryc compile stack.yaml", "0" * 64)).files
         package = import_package(files, name)
         known = [case for case in cases(stack) if not case.parallel.all_to_all]

@@ -74,7 +74,7 @@ FAULTS = (
         "boundaryc/plan/state.py",
         "return whole == 0 or moved < (whole & -whole)",
         "return whole == 0 or moved < (1 << whole.bit_length())",
-        "provenance",
+        "rules",
     ),
     _fault(
         "placed-sum-keeps-its-debt",
@@ -82,7 +82,7 @@ FAULTS = (
         OPS,
         "self.gather & ~state.rows or self.sum & ~state.owes:",
         "self.gather & ~state.rows:",
-        "budget",
+        "rules",
     ),
     _fault(
         "fixed-sizes-on-uneven-rows",
@@ -139,15 +139,15 @@ FAULTS = (
         OPS,
         "if state.phase is not Phase.INITIAL or state.owes:",
         "if state.phase is not Phase.INITIAL:",
-        "provenance",
+        "rules",
     ),
     _fault(
         "goal-without-residual",
         "A boundary may end with the residual anywhere.",
         "boundaryc/plan/search.py",
-        "return Goal(state.rows, state.residual, state.by_token)",
-        "return Goal(state.rows, state.rows, state.by_token)",
-        "provenance",
+        "return Goal(state.rows, state.residual, ",
+        "return Goal(state.rows, state.rows, ",
+        "planning",
     ),
     _fault(
         "fit-keeps-fixed-gathers",
@@ -188,15 +188,15 @@ FAULTS = (
         CONTRACTS,
         "local = mesh.every & ~rows",
         "local = 0",
-        "budget",
+        "demands",
     ),
     _fault(
         "policy-ignored",
         "An FFN's sum may end in a scatter that the policy forbids.",
         FACTS,
-        'scatter = UNRESTRICTED if stage.reduction == "partial" else POLICIES[policy]',
+        "scatter = POLICIES[policy] if sent.policy else UNRESTRICTED",
         "scatter = UNRESTRICTED",
-        "budget",
+        "demands",
     ),
     _fault(
         "every-axis-even",
@@ -204,7 +204,7 @@ FAULTS = (
         FACTS,
         "return even if scatter.even else 0",
         "return mesh.every if scatter.even else 0",
-        "budget",
+        "demands",
     ),
     _fault(
         "row-multiple-one",
@@ -212,7 +212,7 @@ FAULTS = (
         "boundaryc/plan/compose.py",
         "multiples[column.variant] = mesh.size(inner)",
         "multiples[column.variant] = 1",
-        "budget",
+        "demands",
     ),
     _fault(
         "labels-of-one-atom",
@@ -220,8 +220,7 @@ FAULTS = (
         "boundaryc/topology/mesh.py",
         '        ("attn_tp", between(1, sizes.attn_tp)),',
         '        ("attn_tp", between(1, sizes.tp)),',
-        "planning",
-        "units",
+        "provenance",
     ),
     _fault(
         "cheapest-is-dearest",
@@ -229,6 +228,6 @@ FAULTS = (
         "boundaryc/plan/cost.py",
         "            return _share(2, axes, state.rows, facts) * _width(state, facts)",
         "            return _share(1, axes, state.rows, facts) * _width(state, facts) // 2",
-        "budget",
+        "traffic",
     ),
 )

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,22 @@ ORDER = (
     "planning",
     "typing",
     "provenance",
+    "demands",
     "emission",
     "cells",
+    "traffic",
+    "rules",
     "diagnostics",
     "demo",
     "units",
-    "budget",
     "gloo",
 )
 """The checks, each of which may use what the earlier ones made."""
 
-OF_STACKS = ORDER[:5]
+SLOW = {"demo": ("model",), "units": ("runtime", "language"), "gloo": ()}
+"""Checks that take longest, and the areas whose faults they always judge."""
+
+OF_STACKS = ORDER[:8]
 """Checks that look at one stack after the other."""
 
 CELLS = ("values", "census", "refusals")
@@ -102,15 +107,17 @@ def _fork(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> tu
     if pid:
         os.close(theirs)
         return pid, ours
-    code = 1
     try:
         os.close(ours)
-        os.write(theirs, json.dumps(judge(fault, thorough, references)).encode())
-        code = 0
+        answer = judge(fault, thorough, references)
     except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        answer = {"name": _name(fault), "seen": {"planning": traceback.format_exc()}, "seconds": 0}
+    os.write(theirs, json.dumps(answer).encode())
+    os._exit(0)
+
+
+def _name(fault: Fault | None) -> str:
+    return fault.name if fault else "none"
 
 
 def judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +130,7 @@ def judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> di
         _see_only(folder)
         seen = _judge(fault, thorough, references)
         os.chdir("/")
-    name = fault.name if fault else "none"
-    return {"name": name, "seen": seen, "seconds": round(time.monotonic() - began, 1)}
+    return {"name": _name(fault), "seen": seen, "seconds": round(time.monotonic() - began, 1)}
 
 
 def _too_long(*_: object) -> None:
@@ -151,8 +157,12 @@ def _judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> d
     except Exception as error:
         return {"planning": f"{type(error).__name__}: {error}"}
     seen: dict[str, str] = {}
-    if fault is None or thorough:
+    if fault is None:
         _look(checks, ORDER, seen, thorough=thorough)
+    elif thorough:
+        _look(checks, [name for name in ORDER if name not in SLOW], seen, thorough=True)
+        slow = [name for name, areas in SLOW.items() if not seen or fault.area in areas]
+        _look(checks, dict.fromkeys([*slow, *(SLOW.keys() & fault.seen_by)]), seen, thorough=True)
     else:
         _look_for(checks, fault, seen)
     return {name: text[:300] for name, text in seen.items()}
@@ -171,7 +181,7 @@ def _look_for(checks: Any, fault: Fault, seen: dict[str, str]) -> None:
     _look(checks, [name for name in ORDER if name != "gloo"], seen, thorough=False)
 
 
-def _look(checks: Any, names: Sequence[str], seen: dict[str, str], *, thorough: bool) -> None:
+def _look(checks: Any, names: Iterable[str], seen: dict[str, str], *, thorough: bool) -> None:
     """Adds what the checks see to ``seen``, until one does if that is enough."""
     for name in names:
         if (seen and not thorough) or seen.keys() & {"planning", "emission"}:

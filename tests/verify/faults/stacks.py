@@ -33,6 +33,7 @@ layers: {count: 2, default: [attention, mlp], at: {1: [mlp, attention]}}
 topologies:
   tp4_dp2: {tp: 4, attn_dp: 2}
   tp6_dp3: {tp: 6, attn_dp: 3, dense_tp: 1}
+  tp8_cp2: {tp: 8, attn_dp: 2, attn_cp: 2, dense_tp: attn_tp}
 variants: [ordinary, sequence_parallel]
 """,
     "declared": """\

@@ -13,11 +13,13 @@ from boundaryc.runtime import (
     Exits,
     FfnBoundary,
     Prepares,
+    Resume,
+    Resumes,
     Table,
 )
 
 from ..layers import AttentionExperts, AttentionMlp, Layer
-from . import ordinary
+from . import ordinary, ordinary_access
 from .layout import MESH, Batch, Groups, Rows
 
 # Batches that have plans of their own: every tuple of boundaries below has one entry for each.
@@ -82,11 +84,32 @@ EXPERTS_TO_NORM = (
     ordinary.experts_to_norm,
 )
 
+# How a boundary is crossed when the model completed, folded or wrote what arrives there.
+READ_WRITTEN = Resume(written=ordinary_access.read_written)
+FROM_ATTENTION = Resume(
+    completed=ordinary_access.attention_to_mlp_or_experts_completed,
+    written=ordinary_access.attention_to_mlp_or_experts_written,
+)
+FROM_ALL_ROWS = Resume(
+    completed=ordinary_access.mlp_or_experts_to_attention_completed,
+    written=ordinary_access.read_written,
+)
+FROM_OWN_ROWS = Resume(
+    completed=ordinary_access.mlp_or_experts_to_attention_rs_completed,
+    written=ordinary_access.read_written,
+)
+START_TO_ATTENTION_RESUME = (READ_WRITTEN, READ_WRITTEN)
+ATTENTION_TO_MLP_OR_EXPERTS_RESUME = (FROM_ATTENTION, FROM_ATTENTION)
+EXPERTS_TO_NORM_RESUME = (READ_WRITTEN, READ_WRITTEN)
+# The final norm does not communicate: a rank without rows calls nothing.
+EXPERTS_TO_NORM_EMPTY = (None, None)
+
 
 def _table(
     *,
     mlp_or_experts_exit: Exits,
     mlp_or_experts_to_attention: Prepares,
+    mlp_or_experts_to_attention_resume: Resumes,
     experts_exit_last: Exits,
 ) -> Table[Layer]:
     """The boundaries of all layers, from those that differ between policies."""
@@ -95,26 +118,52 @@ def _table(
             (
                 1,
                 AttentionMlp(
-                    attention=AttentionBoundary(START_TO_ATTENTION, ATTENTION_LEAVE),
-                    mlp=FfnBoundary(ATTENTION_TO_MLP_OR_EXPERTS, mlp_or_experts_exit),
+                    attention=AttentionBoundary(
+                        START_TO_ATTENTION,
+                        ATTENTION_LEAVE,
+                        resume=START_TO_ATTENTION_RESUME,
+                    ),
+                    mlp=FfnBoundary(
+                        ATTENTION_TO_MLP_OR_EXPERTS,
+                        mlp_or_experts_exit,
+                        resume=ATTENTION_TO_MLP_OR_EXPERTS_RESUME,
+                    ),
                 ),
             ),
             (
                 2,
                 AttentionExperts(
-                    attention=AttentionBoundary(mlp_or_experts_to_attention, ATTENTION_LEAVE),
-                    experts=FfnBoundary(ATTENTION_TO_MLP_OR_EXPERTS, mlp_or_experts_exit),
+                    attention=AttentionBoundary(
+                        mlp_or_experts_to_attention,
+                        ATTENTION_LEAVE,
+                        resume=mlp_or_experts_to_attention_resume,
+                    ),
+                    experts=FfnBoundary(
+                        ATTENTION_TO_MLP_OR_EXPERTS,
+                        mlp_or_experts_exit,
+                        resume=ATTENTION_TO_MLP_OR_EXPERTS_RESUME,
+                    ),
                 ),
             ),
             (
                 1,
                 AttentionExperts(
-                    attention=AttentionBoundary(mlp_or_experts_to_attention, ATTENTION_LEAVE),
-                    experts=FfnBoundary(ATTENTION_TO_MLP_OR_EXPERTS, experts_exit_last),
+                    attention=AttentionBoundary(
+                        mlp_or_experts_to_attention,
+                        ATTENTION_LEAVE,
+                        resume=mlp_or_experts_to_attention_resume,
+                    ),
+                    experts=FfnBoundary(
+                        ATTENTION_TO_MLP_OR_EXPERTS,
+                        experts_exit_last,
+                        resume=ATTENTION_TO_MLP_OR_EXPERTS_RESUME,
+                    ),
                 ),
             ),
         ),
         norm=EXPERTS_TO_NORM,
+        norm_resume=EXPERTS_TO_NORM_RESUME,
+        norm_empty=EXPERTS_TO_NORM_EMPTY,
     )
 
 
@@ -124,6 +173,7 @@ AR = _table(
         ordinary.mlp_or_experts_to_attention,
         ordinary.mlp_or_experts_to_attention,
     ),
+    mlp_or_experts_to_attention_resume=(FROM_ALL_ROWS, FROM_ALL_ROWS),
     experts_exit_last=(LEAVE_LAST, LEAVE_LAST),
 )
 RS = _table(
@@ -132,6 +182,7 @@ RS = _table(
         ordinary.mlp_or_experts_to_attention_rs,
         ordinary.mlp_or_experts_to_attention,
     ),
+    mlp_or_experts_to_attention_resume=(FROM_OWN_ROWS, FROM_ALL_ROWS),
     experts_exit_last=(LEAVE_LAST_RS, LEAVE_LAST),
 )
 RSV = _table(
@@ -140,6 +191,7 @@ RSV = _table(
         ordinary.mlp_or_experts_to_attention_rs,
         ordinary.mlp_or_experts_to_attention_rs,
     ),
+    mlp_or_experts_to_attention_resume=(FROM_OWN_ROWS, FROM_OWN_ROWS),
     experts_exit_last=(LEAVE_LAST_RSV, LEAVE_LAST_RSV),
 )
 

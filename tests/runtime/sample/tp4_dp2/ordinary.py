@@ -14,6 +14,7 @@ from torch import Tensor
 from boundaryc.runtime import Norm, OwedOutput
 
 from ..rowwise import add_rms_norm, rms_norm
+from .ordinary_access import COMPLETE, OWES_ATTN_TP, OWES_TP
 
 if TYPE_CHECKING:
     from .layout import Batch
@@ -33,7 +34,7 @@ def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
 
 def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
     """Leaves the sum over attn_tp to mlp or experts."""
-    return batch.stream.owe(hidden)
+    return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
 def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
@@ -60,7 +61,7 @@ def keep_partial(hidden: Tensor, batch: Batch) -> Tensor:
 
 def mlp_or_experts_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
     """Leaves the sum over tp to attention."""
-    return batch.stream.owe(hidden)
+    return batch.stream.owe(hidden, access=OWES_TP)
 
 
 def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
@@ -84,7 +85,7 @@ def mlp_or_experts_leave_rs(hidden: Tensor, batch: Batch) -> OwedOutput:
     collectives: reduce_scatter(attn_dp)
     """
     hidden = batch.groups.attn_dp.reduce_scatter(hidden)
-    return batch.stream.owe(hidden)
+    return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
 def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
@@ -93,7 +94,7 @@ def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
     collectives: reduce_scatter(attn_dp)
     """
     hidden = batch.groups.attn_dp.reduce_scatter(hidden, batch.rows.attn_dp.sizes)
-    return batch.stream.owe(hidden)
+    return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
 def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
@@ -124,7 +125,7 @@ def sum_over_tp(hidden: Tensor, batch: Batch) -> Tensor:
 def experts_leave_last(hidden: Tensor, batch: Batch) -> Tensor:
     """Leaves its rows of the complete sum to the final norm: slice over attn_dp."""
     hidden = batch.rows.attn_dp.take(hidden)
-    return batch.stream.pend(hidden)
+    return batch.stream.pend(hidden, access=COMPLETE)
 
 
 def experts_leave_last_rs(hidden: Tensor, batch: Batch) -> Tensor:
@@ -135,7 +136,7 @@ def experts_leave_last_rs(hidden: Tensor, batch: Batch) -> Tensor:
     groups = batch.groups
     hidden = groups.attn_dp.reduce_scatter(hidden)
     hidden = groups.attn_tp.all_reduce(hidden)
-    return batch.stream.pend(hidden)
+    return batch.stream.pend(hidden, access=COMPLETE)
 
 
 def experts_leave_last_rsv(hidden: Tensor, batch: Batch) -> Tensor:
@@ -146,7 +147,7 @@ def experts_leave_last_rsv(hidden: Tensor, batch: Batch) -> Tensor:
     groups, rows = batch.groups, batch.rows
     hidden = groups.attn_dp.reduce_scatter(hidden, rows.attn_dp.sizes)
     hidden = groups.attn_tp.all_reduce(hidden)
-    return batch.stream.pend(hidden)
+    return batch.stream.pend(hidden, access=COMPLETE)
 
 
 def experts_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:

@@ -1,0 +1,97 @@
+"""`drafts`: stacks of their own that inherit what they do not say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from boundaryc.language.context import Context
+from boundaryc.language.layers import Layers, resolve_layers
+from boundaryc.language.model import Stack, Stage
+from boundaryc.language.names import name_problem
+from boundaryc.language.residual import operations_of
+from boundaryc.language.schema import DraftShape, StackShape
+from boundaryc.language.spans import Span
+from boundaryc.language.stages import resolve_stages
+
+_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"})
+
+
+def by_first_use(stages: Mapping[str, Stage], layers: Layers) -> tuple[Stage, ...]:
+    """The stages that layers use, in that order, then the others by name."""
+    order: dict[str, int] = {}
+    for layer in layers:
+        for name in layer:
+            order.setdefault(name, len(order))
+    return tuple(sorted(stages.values(), key=lambda s: (order.get(s.name, len(order)), s.name)))
+
+
+def resolve_drafts(
+    shape: StackShape, target: Stack, inherited: Mapping[str, Stage], context: Context
+) -> tuple[Stack, ...]:
+    """The drafts of `target` by name; errors go to `context`.
+
+    `target` has all operations of the file, `inherited` are all stages of the main stack.
+    """
+    return tuple(
+        _draft(name, entry, shape, target, inherited, context)
+        for name, entry in sorted(shape.drafts.items())
+    )
+
+
+def _draft(
+    name: str,
+    entry: DraftShape,
+    shape: StackShape,
+    target: Stack,
+    inherited: Mapping[str, Stage],
+    context: Context,
+) -> Stack:
+    """One draft: its own stages checked, the others taken over, and only what its layers use."""
+    whole = f"{target.name}_{name}"
+    inside = context.inside("drafts", name)
+    context.name("draft", name, ("drafts", name))
+    if name_problem("draft", name) is None and (problem := name_problem("stack", whole)):
+        inside.report(problem[0], (), problem[1], problem[2], key=True)
+    own = resolve_stages(entry.stages, shape.stages, shape, inside)
+    layers = resolve_layers(entry.layers, {**inherited, **own}, own, inside)
+    used = {stage for layer in layers for stage in layer}
+    if layers and not used:
+        message = f"the draft `{name}` has no stage"
+        inside.report("BC204", ("layers",), message, "give one of its layers a stage", key=True)
+    entries = {**shape.stages, **entry.stages}
+    named = operations_of(entries[stage] for stage in used if stage in entries)
+    stages = {stage: found for stage, found in {**inherited, **own}.items() if stage in used}
+    return dataclasses.replace(
+        target,
+        name=whole,
+        stages=by_first_use(stages, layers),
+        layers=layers,
+        operations=tuple(known for known in target.operations if known.name in named),
+        policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
+        entry=entry.entry,
+        captures=(),
+        drafts=(),
+        spans=_spans(name, entry, target.spans),
+    )
+
+
+def _spans(name: str, entry: DraftShape, spans: Mapping[str, Span]) -> Mapping[str, Span]:
+    """Where the parts of the draft are written, by the paths of a stack file of its own."""
+    prefix = f"drafts.{name}"
+    replaced = {f"stages.{stage}" for stage in entry.stages}
+    taken = {
+        path: span
+        for path, span in spans.items()
+        if path.partition(".")[0] not in _OWN and ".".join(path.split(".")[:2]) not in replaced
+    }
+    if entry.policy is None:
+        taken |= {path: spans[path] for path in spans if path.partition(".")[0] == "policy"}
+    taken["stack"] = spans[prefix]
+    taken |= {
+        path.removeprefix(f"{prefix}."): span
+        for path, span in spans.items()
+        if path.startswith(f"{prefix}.") and path != f"{prefix}.stages"
+    }
+    return MappingProxyType(taken)

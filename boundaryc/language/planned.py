@@ -1,0 +1,97 @@
+"""What the language has and this version does not build.
+
+Each entry of `PLANNED` is one construct and where a file says it: `shape.key` for a key of a
+mapping, `shape.key=word` for one word of a value. Those without a place are found where their
+meaning is checked. A construct of the first part is read and checked in full already, so that
+deleting its line is all that opens it; one of the second part has a name and nothing else yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+
+PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "additive": ("stage.additive",),
+        "before_gather": ("stage.before_gather",),
+        "captures": ("stack.captures",),
+        "drafts": ("stack.drafts",),
+        "layer without stages": (),
+        "mixer": ("stage.kind=mixer",),
+        "needs_every_row": ("stage.needs_every_row",),
+        "post_addition": ("stage.post_addition",),
+        "quantize": ("stage.quantize",),
+        "reduction local_tail of ffn stages": (),
+        "reduction scoped of attention stages": (),
+        "scaled_add": ("stage.update=scaled_add", "scaledadd.scaled_add"),
+        "transform": ("stage.transform", "stage.before_reduce_scatter", "operation.role=transform"),
+        # named only
+        "branch": ("stack.branch",),
+        "defer": ("stage.defer",),
+        "enter": ("operation.role=enter",),
+        "extras": ("stack.extras",),
+        "finalize": ("stage.finalize",),
+        "fusion": ("stack.fusion",),
+        "gathers_tp_input": ("stage.gathers_tp_input",),
+        "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
+        "latent_input": ("stage.latent_input",),
+        "lora": ("stack.lora",),
+        "norm bias": ("norm.bias",),
+        "norm kinds": ("norm.kind=layer", "norm.kind=none"),
+        "norm of a stage": ("stage.norm",),
+        "overlap": ("stack.overlap",),
+        "per_call": ("operation.facts=per_call",),
+        "pipeline": ("stack.pipeline",),
+        "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
+        "quantized_sum": ("stage.quantized_sum", "operation.facts=quantized_sum"),
+        "residual": ("stack.residual",),
+        "residual_dtype": ("stack.residual_dtype",),
+        "rewrites_residual": ("operation.facts=rewrites_residual",),
+        "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
+        "segments": ("stack.segments",),
+        "state": ("operation.state",),
+        "streams": ("operation.streams",),
+        "terminal": ("stack.terminal",),
+        "variable_scatter": ("topology.variable_scatter",),
+        "weight_offset": ("norm.weight_offset",),
+        "writes_stream": ("operation.facts=writes_stream",),
+    }
+)
+
+
+class Gates:
+    """The constructs that are closed, by place: everything that asks whether one is built."""
+
+    def __init__(self, closed: Collection[str] = PLANNED) -> None:
+        self._closed = frozenset(closed)
+        self._places = {place for name in self._closed for place in PLANNED[name]}
+
+    def closed(self, construct: str) -> bool:
+        """Whether `construct`, a key of `PLANNED`, is rejected."""
+        return construct in self._closed
+
+    def key(self, shape: str, key: str) -> bool:
+        """Whether the key is rejected in mappings of this shape."""
+        return f"{shape}.{key}" in self._places
+
+    def word(self, shape: str, key: str, word: str) -> bool:
+        """Whether the word is rejected as a value of the key."""
+        return f"{shape}.{key}={word}" in self._places
+
+    def keys(self, shape: str) -> list[str]:
+        """The keys that are rejected in mappings of this shape."""
+        return [key for key in self._after(f"{shape}.") if "=" not in key]
+
+    def words(self, shape: str, key: str) -> list[str]:
+        """The words that are rejected as values of the key."""
+        return list(self._after(f"{shape}.{key}="))
+
+    def _after(self, prefix: str) -> Iterator[str]:
+        return (
+            place.removeprefix(prefix) for place in sorted(self._places) if place.startswith(prefix)
+        )
+
+
+SHIPPED = Gates()
+"""What holds for users: everything planned is closed."""

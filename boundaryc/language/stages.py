@@ -1,0 +1,107 @@
+"""`stages`: each with its operations, its contract and everything it says about its rows."""
+
+from __future__ import annotations
+
+from boundaryc.language.context import Context
+from boundaryc.language.model import Stage
+from boundaryc.language.reader import Path
+from boundaryc.language.residual import (
+    Entries,
+    Operations,
+    check_operation,
+    operations_of,
+    plain_add,
+    resolve_reduction,
+)
+from boundaryc.language.schema import StackShape, StageShape
+from boundaryc.language.stage_keys import (
+    check_keys,
+    resolve_additive,
+    resolve_quantize,
+    resolve_transform,
+    resolve_update,
+)
+
+
+def resolve_stages(
+    declared: Entries, inherited: Entries, shape: StackShape, context: Context
+) -> dict[str, Stage]:
+    """The stages of `declared` by name; errors go to `context`.
+
+    `inherited` are stages that are declared elsewhere and used beside these.
+    """
+    found = {}
+    letters = {name.replace("_", ""): name for name in inherited if name not in declared}
+    entries = {**inherited, **declared}
+    for name, entry in declared.items():
+        path: Path = ("stages", name)
+        context.name("stage", name, path)
+        plain = name.replace("_", "")
+        if plain in letters:
+            message = f"`{name}` and `{letters[plain]}` differ only by underscores"
+            near: Path = ("stages", letters[plain])
+            other = (near, "the other one") if letters[plain] in declared else None
+            help_ = "choose names that are told apart in class names too"
+            context.report("BC202", path, message, help_, key=True, other=other)
+        letters.setdefault(plain, name)
+        found[name] = _stage(name, entry, shape, context)
+    for name in entries:
+        _check_arguments(name, entries, declared, shape.operations, context)
+    return found
+
+
+def _check_arguments(
+    name: str, entries: Entries, declared: Entries, operations: Operations, context: Context
+) -> None:
+    """A layer is given `stage_param` for a parameter, which must not be another stage's name."""
+    for used in operations_of([entries[name]]):
+        for param in operations[used].params if used in operations else ():
+            other = f"{name}_{param}"
+            if other in entries and (name in declared or other in declared):
+                path: Path = ("stages", other if other in declared else name)
+                message = f"the stage `{other}` and `{param}` of `{name}` share a name"
+                help_ = "rename the stage or the parameter: a layer is bound by these names"
+                context.report("BC202", path, message, help_, key=True)
+
+
+def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) -> Stage:
+    path: Path = ("stages", name)
+    operations = shape.operations
+    if "sparse" in entry.model_fields_set and entry.kind != "ffn":
+        message = f"`sparse` is for ffn stages, and `{name}` is of kind {entry.kind}"
+        context.report("BC212", (*path, "sparse"), message, "remove `sparse`", key=True)
+    _check_row_keys(name, entry, shape, context)
+    check_operation("read", entry.read, operations, (*path, "read"), context)
+    update, factor = resolve_update(entry, operations, (*path, "update"), context)
+    reduction = resolve_reduction(entry, (*path, "reduction"), context)
+    check_keys(entry, reduction, operations, path, context)
+    return Stage(
+        name=name,
+        kind=entry.kind,
+        sparse=entry.sparse,
+        reduction=reduction,
+        read=entry.read,
+        update=update,
+        order=entry.order,
+        joins_sum=entry.joins_sum == "allow",
+        update_scale=factor,
+        transform=resolve_transform(entry, operations, path, context),
+        before_gather=frozenset(entry.before_gather),
+        needs_every_row=frozenset(entry.needs_every_row),
+        quantize=resolve_quantize(entry, shape, path, context),
+        post_addition=entry.post_addition,
+        additive=resolve_additive(entry, reduction, path, context),
+    )
+
+
+def _check_row_keys(name: str, entry: StageShape, shape: StackShape, context: Context) -> None:
+    """`order` and `joins_sum` where they would mean nothing."""
+    path: Path = ("stages", name)
+    if "order" in entry.model_fields_set and entry.kind != "attention":
+        message = f"`order` is for attention stages, and `{name}` is of kind {entry.kind}"
+        context.report("BC212", (*path, "order"), message, "remove `order`", key=True)
+    if entry.joins_sum == "allow" and not plain_add(entry.update, shape.operations):
+        shown = entry.update if isinstance(entry.update, str) else "scaled_add"
+        message = f"the update `{shown}` is not a plain add, so nothing can join its sum"
+        help_ = "remove `joins_sum`, or declare the fact `plain_add` if the operation is one"
+        context.report("BC212", (*path, "joins_sum"), message, help_, key=True)

@@ -1,0 +1,53 @@
+"""The operations of a planned boundary in words, and what each of its collectives sends."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from boundaryc.plan import ops
+from boundaryc.plan.cost import price
+from boundaryc.plan.result import Boundary
+from boundaryc.report.reference import Sent
+from boundaryc.topology import Mesh
+
+
+def described(mesh: Mesh, boundary: Boundary) -> tuple[str, ...]:
+    """Every operation of a boundary, in order."""
+    return tuple(_text(mesh, op) for op in boundary.path.ops)
+
+
+def moved(mesh: Mesh, boundary: Boundary, row: int) -> tuple[Sent, ...]:
+    """The collectives of a boundary; ``row`` are the bytes of a row."""
+    found, state = [], boundary.start
+    for op in boundary.path.ops:
+        cost = price(op, state, boundary.facts)
+        if cost.collectives:
+            found.append(Sent(_text(mesh, op), Fraction(cost.wire, row)))
+        after = op.apply(state, boundary.facts)
+        assert after is not None
+        state = after
+    return tuple(found)
+
+
+def _text(mesh: Mesh, op: ops.Operation) -> str:
+    match op:
+        case ops.AllReduce(axes):
+            return f"all_reduce({mesh.label(axes)})"
+        case ops.ReduceScatter(axes):
+            return f"reduce_scatter({mesh.label(axes)})"
+        case ops.AllGather(axes):
+            return f"all_gather({mesh.label(axes)})"
+        case ops.GatherSum(gather, owed):
+            return f"placed all_reduce({mesh.label(gather | owed)})"
+        case ops.ResidualGather(axes):
+            return f"residual all_gather({mesh.label(axes)})"
+        case ops.Slice(axes):
+            return f"slice({mesh.label(axes)})"
+        case ops.ResidualSlice(axes):
+            return f"residual slice({mesh.label(axes)})"
+        case ops.HandOff():
+            return "hand over"
+        case ops.Reorder(to_tokens):
+            return "to token order" if to_tokens else "to shard order"
+        case _:
+            return type(op).__name__.lower()

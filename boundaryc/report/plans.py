@@ -1,0 +1,160 @@
+"""`python -m boundaryc.report.plans`: what boundaries send on published deployments.
+
+Writes docs/plans.md: per topology, variant and size of batch the operations of every boundary, the
+least that the declared layouts allow, and what the reference system sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from boundaryc.graph.build import FINAL, Edge
+from boundaryc.plan.compose import MANY_ROWS
+from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+from boundaryc.report.deployments import WIDTH, deployed
+from boundaryc.report.moves import described, moved
+from boundaryc.report.reference import Reference, Sent, least
+from boundaryc.report.words import INTRODUCTION, reasons, tables
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = 2 * WIDTH
+"""Bytes of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """One boundary in one kind of batch: ours, the least, and the reference by padding.
+
+    ``sum_len`` is the reference with each group padded for itself, ``max_len`` with all groups
+    padded to the largest. Rows are sent by all ranks together for each token.
+    """
+
+    name: str
+    repeats: bool
+    operations: tuple[str, ...]
+    ours: tuple[Sent, ...]
+    least: int
+    sum_len: tuple[Sent, ...]
+    max_len: tuple[Sent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One deployment in batches of one variant and size; ``alpha`` is a collective in rows.
+
+    ``alpha`` is None where few rows make the number of collectives decide.
+    """
+
+    stack: str
+    topology: TopologyPlan
+    variant: str
+    few: bool
+    alpha: Fraction | None
+    crossings: tuple[Crossing, ...]
+
+    @property
+    def layer(self) -> tuple[Crossing, ...]:
+        """The boundaries that the stack meets again and again."""
+        return tuple(one for one in self.crossings if one.repeats)
+
+    def rank(self, side: str) -> tuple[Fraction, Fraction]:
+        """How dear a layer is for ``ours``, ``sum_len`` or ``max_len``, in the batch's order."""
+        sent = [one for crossing in self.layer for one in getattr(crossing, side)]
+        count, rows = Fraction(len(sent)), sum((one.rows for one in sent), Fraction())
+        return (count, rows) if self.alpha is None else (rows + self.alpha * count, Fraction())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The cells that name this comparison in a table."""
+        size = "few" if self.few else "many"
+        return self.stack, self.topology.spec.name, self.variant, size
+
+
+def compared() -> list[Compared]:
+    """All comparisons, in the order of the page."""
+    return [
+        one
+        for pair in deployed(ROOT / "examples")
+        for plan in pair
+        for topology in plan.topologies
+        for one in _topology(plan, topology)
+    ]
+
+
+def _topology(plan: StackPlan, topology: TopologyPlan) -> Iterator[Compared]:
+    for variant in topology.row_multiples:
+        for few in (True, False):
+            index = next(
+                index
+                for index, column in enumerate(topology.columns)
+                if column.variant == variant and column.few in (None, few)
+            )
+            table = topology.tables[plan.stack.policy_auto][index]
+            crossings = tuple(
+                _crossing(plan, topology, variant, edge, table[edge]) for edge in table
+            )
+            alpha = None if few else Fraction(topology.spec.alpha, ROW * MANY_ROWS)
+            if alpha is not None:
+                alpha *= topology.mesh.size(topology.mesh.every)
+            yield Compared(plan.stack.name, topology, variant, few, alpha, crossings)
+
+
+def _crossing(
+    plan: StackPlan, topology: TopologyPlan, variant: str, edge: Edge, boundary: Boundary
+) -> Crossing:
+    mesh, target = topology.mesh, "final norm" if edge.consumer == FINAL else edge.consumer
+    after = f", after {edge.source.producer}" if edge.source.producer else ""
+    by_padding = [
+        Reference(plan.stack, topology.spec, mesh, variant, padded).sends(edge)
+        for padded in (False, True)
+    ]
+    return Crossing(
+        f"{edge.producer or 'start'} -> {target}{after}",
+        plan.graph.repeats(edge),
+        described(mesh, boundary),
+        moved(mesh, boundary, ROW),
+        least(mesh, boundary),
+        *by_padding,
+    )
+
+
+def page() -> str:
+    """The whole page."""
+    found = compared()
+    lines = [INTRODUCTION, "", "## A layer, side by side", "", *_summary(found), ""]
+    lines += ["## Where and why ours is cheaper", "", *reasons(found), ""]
+    for few, many in zip(found[::2], found[1::2], strict=True):
+        alike = few.crossings == many.crossings
+        for one in (few,) if alike else (few, many):
+            lines += tables(one, ROW, alike=alike)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(found: list[Compared]) -> list[str]:
+    lines = [
+        "| stack | topology | variant | rows | ours | least | reference, sum_len | max_len |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in found:
+        cells = [*one.names, _total(one, "ours"), str(sum(c.least for c in one.layer))]
+        cells += [_total(one, "sum_len"), _total(one, "max_len")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _total(one: Compared, side: str) -> str:
+    sent = [each for crossing in one.layer for each in getattr(crossing, side)]
+    rows = sum((each.rows for each in sent), Fraction())
+    return f"{len(sent)} x, {float(rows):g} rows"
+
+
+def main() -> None:
+    """Writes the page."""
+    (ROOT / "docs" / "plans.md").write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Terms that every rank holds whole and that belong into a sum once: a bias, a shared expert.
+
+How often such a term enters is declared, once, and compute asks here for what a rank adds when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from boundaryc.runtime.collectives import Collective
+
+Multiplicity = Literal["rank0", "divided", "after_sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """A replicated additive term of a partial output and how it enters the sum.
+
+    "rank0": the first rank of the group adds it to its partial; "divided": every rank adds its
+    even share; "after_sum": it is added to the complete sum. The term given to the methods is
+    always the whole one, so that nobody divides it twice. ValueError for another multiplicity.
+    """
+
+    name: str
+    multiplicity: Multiplicity
+
+    def __post_init__(self) -> None:
+        if self.multiplicity not in get_args(Multiplicity):
+            raise ValueError(
+                f"{self.name} has multiplicity {self.multiplicity!r}; it must be one of "
+                f"{', '.join(get_args(Multiplicity))}"
+            )
+
+    def before_sum(self, partial: Tensor, term: Tensor, group: Collective) -> Tensor:
+        """``partial`` with what this rank adds to it before the sum over ``group``."""
+        if self.multiplicity == "divided":
+            return partial + term / group.size
+        if self.multiplicity == "rank0" and group.rank == 0:
+            return partial + term
+        return partial
+
+    def after_sum(self, total: Tensor, term: Tensor) -> Tensor:
+        """``total`` with what is added to the complete sum, on every rank."""
+        return total + term if self.multiplicity == "after_sum" else total
+
+    def check(self, shares: Sequence[Tensor], term: Tensor) -> None:
+        """Checks what each rank really added before the sum, in group order, against ``term``.
+
+        ValueError where the shares do not add up to the term, or to nothing for "after_sum": a
+        loader that divides a term which compute divides as well is found here.
+        """
+        total = torch.stack([share.to(torch.float64) for share in shares]).sum(dim=0)
+        expected = term.to(torch.float64)
+        if self.multiplicity == "after_sum":
+            expected = torch.zeros_like(expected)
+        # What one rounding of each share in the term's dtype can add up to.
+        close = max(torch.finfo(term.dtype).eps * len(shares), 1e-12)
+        if not torch.allclose(total, expected, rtol=close, atol=close * float(term.abs().max())):
+            raise ValueError(
+                f"{self.name} is declared `{self.multiplicity}`, but what {len(shares)} ranks add "
+                "before the sum does not add up to it once"
+            )

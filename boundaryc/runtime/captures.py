@@ -1,0 +1,57 @@
+"""Captures: showing a model's residual to someone who keeps it.
+
+``capture(value, *, owned=False)``: a borrowed value may be written later in the same forward, so
+whoever keeps it copies it. Nothing else will write an owned one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from boundaryc.runtime.stream import Move
+
+
+class Capture(Protocol):
+    """A callback that is shown a value: ``(value, *, owned=False)``."""
+
+    def __call__(self, value: Tensor, *, owned: bool = False) -> None:
+        """Keeps ``value``, a copy of it unless ``owned``."""
+
+
+class Collector(Protocol):
+    """An object with such a callback."""
+
+    def capture(self, value: Tensor, *, owned: bool = False) -> None:
+        """Keeps ``value``, a copy of it unless ``owned``."""
+
+
+class AuxHiddenStateList(list[Tensor]):
+    """The captures of one forward, in order."""
+
+    def capture(self, value: Tensor, *, owned: bool = False) -> None:
+        """Appends ``value``, a copy of it unless ``owned``."""
+        self.append(value if owned else value.clone())
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureMove:
+    """How a residual gets to the rows on which it is captured; ``move`` None: it is there.
+
+    ``owned``: nothing else will write what is shown, because the move collects rows in new storage
+    or because everything that follows leaves the residual's storage alone.
+    """
+
+    move: Move | None = None
+    owned: bool = False
+
+    def show(self, residual: Tensor, batch: Any, capture: Capture) -> None:
+        """Moves ``residual`` and shows it. All ranks call this alike: a collective may run."""
+        moved = residual if self.move is None else self.move(residual, batch)
+        capture(moved, owned=self.owned)
+
+
+BORROWED = CaptureMove()
+"""The residual itself, which the next stage may write."""

@@ -1,0 +1,94 @@
+"""Quantised inputs and sums. Values are [rows, width], scales float32; value * scale is the number.
+
+Scales are computed and divided by in float32, so that no magnitude of a 16-bit input is out of
+reach. Any number of rows works, and a block of zeros has scale 1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from boundaryc.runtime.collectives import Collective
+
+Fp8Scale = Literal["token", "group128", "static"]
+
+GROUP = 128
+"""Columns that share a scale in "group128" and in quantised sums."""
+
+_FP8_MAX = 448.0  # of float8_e4m3fn
+_INT8_MAX = 127.0
+_TINY = torch.finfo(torch.float32).tiny
+
+
+def quantize_fp8(
+    x: Tensor, granularity: Fp8Scale = "token", scale: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """``x`` as float8_e4m3fn and its scales.
+
+    Scales are [rows, 1] by token, [rows, width / 128] by "group128", and for "static" the given
+    ``scale`` itself, float32 []; values beyond its range saturate. ValueError where the width is no
+    multiple of 128, or where exactly "static" does not come with a scale.
+    """
+    if (granularity == "static") != (scale is not None):
+        raise ValueError("a scale is given for `static` quantisation and for no other")
+    wide = x.to(torch.float32)
+    if scale is not None:
+        return _fp8(wide / scale), scale
+    if granularity == "token":
+        scales = _scales(wide, _FP8_MAX)
+        return _fp8(wide / scales), scales
+    if x.shape[-1] % GROUP:
+        raise ValueError(f"{x.shape[-1]} columns are not whole groups of {GROUP}")
+    blocks = wide.view(*x.shape[:-1], x.shape[-1] // GROUP, GROUP)
+    scales = _scales(blocks, _FP8_MAX)
+    return _fp8(blocks / scales).flatten(-2), scales.squeeze(-1)
+
+
+def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``x`` as int8, symmetric, and its scales [rows, 1]."""
+    wide = x.to(torch.float32)
+    scales = _scales(wide, _INT8_MAX)
+    return _int8(wide / scales), scales
+
+
+def dequantize(values: Tensor, scales: Tensor) -> Tensor:
+    """The float32 numbers that quantised ``values`` stand for; scales as they came with them."""
+    wide = values.to(torch.float32)
+    if scales.dim() == 0 or scales.shape[-1] == 1:
+        return wide * scales
+    blocks = wide.view(*scales.shape, GROUP)
+    return (blocks * scales.unsqueeze(-1)).flatten(-2)
+
+
+def quantized_all_reduce(x: Tensor, group: Collective) -> Tensor:
+    """The sum of ``x`` [rows, width] over ``group``, sent as int8 with a scale per 128 columns.
+
+    Every member's part is off by at most 1/254 of the largest value of its block. Members add what
+    they received in group order in float32, so all have equal results bit for bit. All members
+    call this or none: whether a sum may be quantised is decided from what all ranks know.
+    """
+    rows, width = x.shape
+    padded = torch.nn.functional.pad(x.to(torch.float32), (0, -width % GROUP))
+    blocks = padded.view(rows, padded.shape[-1] // GROUP, GROUP)
+    scales = _scales(blocks, _INT8_MAX)
+    values = group.all_gather(_int8(blocks / scales).flatten(-2))
+    received = group.all_gather(scales.squeeze(-1))
+    parts = dequantize(values, received)
+    return parts.view(group.size, rows, padded.shape[-1]).sum(dim=0)[:, :width].to(x.dtype)
+
+
+def _scales(x: Tensor, largest: float) -> Tensor:
+    """What ``largest`` stands for in each block of the last dimension, which stays with size 1."""
+    peaks = x.abs().amax(dim=-1, keepdim=True) / largest
+    return torch.where(peaks < _TINY, torch.ones_like(peaks), peaks)
+
+
+def _fp8(x: Tensor) -> Tensor:
+    return x.clamp(-_FP8_MAX, _FP8_MAX).to(torch.float8_e4m3fn)
+
+
+def _int8(x: Tensor) -> Tensor:
+    return x.round().clamp(-_INT8_MAX, _INT8_MAX).to(torch.int8)

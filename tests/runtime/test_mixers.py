@@ -1,0 +1,219 @@
+"""Contracts of stages: who publishes through what, flags, replicated components, recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from boundaryc.runtime import (
+    Additive,
+    BoundaryError,
+    ExitDecision,
+    FfnBoundary,
+    FfnExit,
+    MixerBoundary,
+    MixerExit,
+    OwedOutput,
+)
+from tests.runtime import doubling
+from tests.runtime.doubling import ATTENTION, FFN, MIXER, Case, filled
+
+SCATTERED = ExitDecision(
+    fuse_mlp_allreduce=False,
+    mlp_reduce_scatter=True,
+    reduce=doubling.same,
+    leave=doubling.pend,
+    adds_tail=lambda batch: batch.groups.tp.rank == 0,
+)
+
+
+@pytest.mark.parametrize(
+    ("decision", "fused", "skips"),
+    [(doubling.OWED, True, True), (doubling.SUMMED, False, False)],
+)
+def test_a_mixers_exit_publishes_one_decision(
+    decision: ExitDecision, fused: bool, skips: bool
+) -> None:
+    """``skips_reduction`` says what ``fuse_mlp_allreduce`` says, through ``batch.exit``."""
+    case = Case()
+    boundary = MixerBoundary((doubling.after_sum,), (decision,)).bind(case.norm)
+    hidden = boundary.prepare(case.owed(), case.batch)
+
+    with boundary.exit(case.batch) as out:
+        assert case.batch.exit is out
+        assert isinstance(out, MixerExit)
+        assert (out.fuse_mlp_allreduce, out.skips_reduction) == (fused, skips)
+        hidden = out.reduce_output(hidden)
+    assert case.batch.exit is None
+    assert isinstance(out.finish(hidden), OwedOutput) is fused
+    assert case.log == ["sum", "norm"] + ["sum"] * (not skips)
+
+
+def test_a_partial_stage_has_no_exit_and_others_no_finish() -> None:
+    """Each contract has one way out; the wrong one says which is right."""
+    case = Case()
+    with pytest.raises(BoundaryError, match="through finish, not exit"):
+        ATTENTION.exit(case.batch)
+    for boundary in (FFN, MIXER):
+        with pytest.raises(BoundaryError, match=r"through exit\(\): finish the exit instead"):
+            boundary.finish(filled(1), case.batch)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("scatters", [False, True])
+def test_a_local_tail_enters_once(rank: int, scatters: bool) -> None:
+    """After its own sum every rank adds it; to a sum the boundary owns exactly one rank does."""
+    case = Case()
+    case.batch.groups.tp.rank = rank
+    boundary = FfnBoundary((doubling.after_sum,), (SCATTERED if scatters else doubling.SUMMED,))
+    out = boundary.exit(case.batch)
+
+    assert out.adds_tail is (rank == 0 or not scatters)
+    partial, tail = filled(1), filled(5)
+    if out.skips_reduction:
+        others = filled(2) + (0 if out.adds_tail else tail)
+        total = partial + (tail if out.adds_tail else 0) + others
+    else:
+        total = filled(3) + tail
+    assert total.eq(8).all()
+
+
+def test_an_exit_without_a_tail_refuses_to_name_a_rank() -> None:
+    """A replicated component of a stage that declared none would enter a deferred sum unseen."""
+    out = FFN.exit(Case().batch)
+    assert isinstance(out, FfnExit)
+    with pytest.raises(BoundaryError, match="reduction: local_tail"):
+        _ = out.adds_tail
+
+
+@pytest.mark.parametrize("multiplicity", ["rank0", "divided", "after_sum"])
+def test_rm3_rm6_a_bias_enters_once_in_every_convention(multiplicity: Any) -> None:
+    """Partials 1 + 2 with bias 5 are 8; partials 1 + 2 + 3 with bias 6 are 12."""
+    bias = Additive("bias", multiplicity)
+    for partials, term, expected in (((1.0, 2.0), 5.0, 8.0), ((1.0, 2.0, 3.0), 6.0, 12.0)):
+        shares = []
+        for rank, partial in enumerate(partials):
+            group: Any = type("Group", (), {"rank": rank, "size": len(partials)})
+            shares.append(bias.before_sum(filled(partial), filled(term), group))
+        added = [share - filled(partial) for share, partial in zip(shares, partials, strict=True)]
+        bias.check(added, filled(term))
+        total = bias.after_sum(torch.stack(shares).sum(dim=0), filled(term))
+        assert total.eq(expected).all()
+
+
+@pytest.mark.parametrize(
+    ("multiplicity", "added"),
+    [
+        ("rank0", (5.0, 5.0)),
+        ("rank0", (0.0, 0.0)),
+        ("divided", (5.0, 5.0)),
+        ("divided", (1.25, 1.25)),
+        ("after_sum", (5.0, 0.0)),
+    ],
+)
+def test_rm6_a_convention_is_checked_against_what_is_added(
+    multiplicity: Any, added: tuple[float, float]
+) -> None:
+    """Added twice, divided twice, or not at all: the declared convention does not hold."""
+    shares = [filled(value) for value in added]
+    with pytest.raises(ValueError, match=f"bias is declared `{multiplicity}`"):
+        Additive("bias", multiplicity).check(shares, filled(5.0))
+
+
+def test_an_unknown_multiplicity_is_refused() -> None:
+    """There is no untagged replicated term."""
+    with pytest.raises(ValueError, match="one of rank0, divided, after_sum"):
+        Additive("bias", "everywhere")  # type: ignore[arg-type]
+
+
+def forward(case: Case) -> float:
+    """A whole forward on the case's objects: 1 -> enter; attention 2 -> ffn 3 -> norm."""
+    case.stack.start(case.batch)
+    attention, ffn = doubling.ENTRY.bind(case.norm), FFN.bind(case.norm)
+    hidden: Any = attention.prepare(filled(1), case.batch)
+    hidden = attention.finish(filled(2), case.batch)
+    hidden = ffn.prepare(hidden, case.batch)
+    with ffn.exit(case.batch) as out:
+        hidden = out.reduce_output(filled(3))
+    hidden = out.finish(hidden)
+    result = case.stack.norm(hidden, case.batch, case.norm)
+    assert case.batch.exit is None
+    return float(result[0, 0])
+
+
+def compute_raises(case: Case, other: Case) -> None:
+    """Compute inside an exit."""
+    FFN.bind(case.norm).prepare(case.owed(), case.batch)
+    with FFN.exit(case.batch):
+        raise ZeroDivisionError("computing")
+
+
+def finish_after_failure(case: Case, other: Case) -> None:
+    """Finishing what failed."""
+    out = FFN.exit(case.batch)
+    with pytest.raises(ZeroDivisionError, match="computing"), out:
+        raise ZeroDivisionError("computing")
+    out.finish(filled(1))
+
+
+def wrong_handle(case: Case, other: Case) -> None:
+    """A rebound output."""
+    case.owed()
+    FFN.bind(case.norm).prepare(filled(1), case.batch)
+
+
+def finish_twice(case: Case, other: Case) -> None:
+    """An exit finished again."""
+    FFN.bind(case.norm).prepare(case.owed(), case.batch)
+    with FFN.exit(case.batch) as out:
+        pass
+    out.finish(filled(1))
+    out.finish(filled(1))
+
+
+def attention_finish_twice(case: Case, other: Case) -> None:
+    """A contribution recorded again."""
+    ATTENTION.bind(case.norm).prepare(case.owed(), case.batch)
+    ATTENTION.finish(filled(1), case.batch)
+    ATTENTION.finish(filled(1), case.batch)
+
+
+def prepare_twice(case: Case, other: Case) -> None:
+    """An output given to two stages."""
+    hidden = case.owed()
+    FFN.bind(case.norm).prepare(hidden, case.batch)
+    FFN.bind(case.norm).prepare(hidden, case.batch)
+
+
+def swapped(case: Case, other: Case) -> None:
+    """Another microbatch's output."""
+    case.owed()
+    FFN.bind(case.norm).prepare(other.owed(), case.batch)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "error", "text"),
+    [
+        (compute_raises, ZeroDivisionError, "computing"),
+        (finish_after_failure, BoundaryError, "the computation of this exit failed"),
+        (wrong_handle, BoundaryError, "does not belong to this residual stream"),
+        (finish_twice, BoundaryError, "this exit is already finished"),
+        (attention_finish_twice, BoundaryError, "a contribution is already pending"),
+        (prepare_twice, BoundaryError, "does not belong to this residual stream"),
+        (swapped, BoundaryError, "does not belong to this residual stream"),
+    ],
+)
+def test_after_an_error_the_next_forward_is_right(
+    breaks: Callable[[Case, Case], None], error: type[Exception], text: str
+) -> None:
+    """The documented error, then the same objects run as if nothing had happened."""
+    case, other = Case(), Case()
+    expected = forward(Case())
+    with pytest.raises(error, match=text):
+        breaks(case, other)
+
+    assert forward(case) == forward(other) == expected == 2 * (1 + 4 + 6)
+    assert [entry for entry in case.log[-5:] if entry == "sum"] == ["sum", "sum"]
