@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boundaryc.plan.cost import Order
-from boundaryc.plan.ops import AllReduce, Operation
+from boundaryc.plan.ops import AllGather, AllReduce, Operation, Slice
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal, Moves, search
-from boundaryc.plan.state import Phase, State
+from boundaryc.plan.state import EdgeFacts, Phase, State
 
 Ops = tuple[Operation, ...]
 
@@ -22,16 +22,23 @@ Ops = tuple[Operation, ...]
 class Access:
     """The plans of one boundary besides its own. None where the state cannot occur.
 
-    ``handed_off`` is the state in which the producer leaves the stream; ``complete`` finishes its
-    sum in place; ``fold`` makes it a written stream on the stack's rows. ``completed`` and
-    ``written`` lead from a completed output and from such a stream to the boundary's goal.
+    ``handed_off`` is the state in which the producer leaves the stream. ``complete`` finishes its
+    sum in place; ``fold`` and, from a completed output, ``fold_completed`` make it a written stream
+    on the stack's rows. ``completed`` and ``written`` lead from a completed output and from such a
+    stream to the boundary's goal. ``spread`` brings a tensor on the stack's rows to those of the
+    output; ``to_producer`` and ``to_input`` bring the residual that was read to the stack's rows
+    and to the input's.
     """
 
     handed_off: State
     complete: Ops
     fold: Ops | None
+    fold_completed: Ops | None
     completed: Ops | None
     written: Ops
+    spread: Ops
+    to_producer: Ops
+    to_input: Ops
 
 
 def access(boundary: Boundary, rows: int) -> Access:
@@ -39,17 +46,38 @@ def access(boundary: Boundary, rows: int) -> Access:
 
     LookupError where one that every boundary must have does not exist.
     """
-    state = handed_off(boundary)
-    complete: Ops = (AllReduce(state.owes),) if state.owes else ()
-    goal = boundary.goal
-    fold = completed = None
+    state, goal, facts = handed_off(boundary), boundary.goal, boundary.facts
+    stream = Goal(rows, rows, phase=Phase.STREAM)
+    fold = fold_completed = completed = None
     if state.phase is not Phase.INITIAL:
-        stream = Goal(rows, rows, phase=Phase.STREAM)
         fold = _route(state, stream, boundary, rounds=True)
     if state.owes and state.phase is Phase.CONTRIBUTION:
-        completed = _route(replace(state, owes=0), goal, boundary, rounds=False)
+        done = replace(state, owes=0)
+        fold_completed = _route(done, stream, boundary, rounds=True)
+        completed = _route(done, goal, boundary, rounds=False)
     written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
-    return Access(state, complete, fold, completed, _route(written, goal, boundary, rounds=False))
+    return Access(
+        handed_off=state,
+        complete=(AllReduce(state.owes),) if state.owes else (),
+        fold=fold,
+        fold_completed=fold_completed,
+        completed=completed,
+        written=_route(written, goal, boundary, rounds=False),
+        spread=_moved(rows, state.rows, facts),
+        to_producer=_moved(goal.residual, rows, facts),
+        to_input=_moved(goal.residual, goal.rows, facts),
+    )
+
+
+def _moved(before: int, after: int, facts: EdgeFacts) -> Ops:
+    """The move of complete rows from one layout to another: at most a gather and then a cut."""
+    gather, cut = before & ~after, after & ~before
+    moves: list[Operation] = []
+    if gather:
+        moves.append(AllGather(gather, facts.variable(gather)))
+    if cut:
+        moves.append(Slice(cut))
+    return tuple(moves)
 
 
 def handed_off(boundary: Boundary) -> State:

@@ -39,7 +39,8 @@ class Resume:
     ``written`` prepares from a residual on the stack's rows, also where the stack is entered;
     ``completed`` from an output whose sum was finished early, None where none is owed. What either
     reads is taken from the stream as usual. ``producer`` moves the updated residual, as the
-    boundary leaves it, to the producer's rows, and ``input`` to the rows of the stage's input.
+    boundary leaves it, to the producer's rows: those a model holds, equal under every policy.
+    ``input`` moves it to the rows of the stage's input.
     """
 
     written: Prepare

@@ -103,6 +103,12 @@ that cut attention by heads:
         rows_type = Rows
         tables = TABLES
 
+What a model may do between two stages has functions of its own in ``tp2/ordinary_access.py``: an
+`Access` that the exit leaves in the stream (``stream.owe(hidden, access=...)``), and for each
+boundary a `Resume` per column (``AttentionBoundary(..., resume=...)``, ``Table(norm_resume=...)``)
+that goes on from an output which was completed early or from a written residual. Without them a
+plain forward runs, and using an output is refused.
+
 Boundaries are tuples with one entry per column. Those that differ between policies are keyword
 parameters of ``_table``; policies with equal plans share one. ``layers`` are runs, (count, unbound
 layer): a stack of a thousand layers is no longer than one of four.
@@ -326,9 +332,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ) -> Tensor:
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
-        ``skip_empty``: on a rank that leaves the stack without rows the norm is not run; what other
-        ranks wait in, such as a sum that is still owed, is. ``capture_output`` is given the updated
-        residual, always as borrowed, on a rank without rows too: all ranks capture equally often.
+        ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
+        output, the norm is not run; what others wait in, such as a sum still owed, is.
+        ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows
+        too: all ranks capture equally often.
         BoundaryError where ``hidden`` is not what the last stage handed out; the stream is kept.
         """
         stream, table = batch.stream, self._table

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from boundaryc.runtime import (
     AuxHiddenStateList,
+    BoundaryError,
     Mesh,
     quantized_all_reduce,
 )
@@ -137,3 +138,63 @@ def two_sums(rank: int) -> tuple[Tensor, Tensor, bool]:
         completed.append(stack.complete_output(owed, batch))
     first, second = completed
     return first, second, first.data_ptr() == second.data_ptr()
+
+
+def recovered(rank: int, tokens: Sequence[int]) -> list[tuple[str, Tensor, list[str]]]:
+    """Each misuse on the same stack and batches: its error, then a right forward of one of them."""
+    provider = RecordingGroups()
+    stack = sample.load("tp4_dp2", provider, policy="rsv")
+    model = Model(stack, rank)
+    batches: Any = [
+        stack.batch(rows_per_dp=tokens, padding="sum_len", mode="prefill") for _ in range(2)
+    ]
+    found = []
+    for misuse in (_fails_inside, _finishes_twice, _prepares_twice, _rebinds, _swaps):
+        for batch in batches:
+            stack.start(batch)
+        try:
+            misuse(model, *batches)
+        except (BoundaryError, ZeroDivisionError) as error:
+            provider.log.clear()
+            output, _ = model.forward(batches[0])
+            found.append((str(error), output[: batches[0].real_rows], list(provider.log)))
+    return found
+
+
+def _first(model: Model, batch: Any) -> Any:
+    """What the first attention stage of a forward hands out."""
+    attention = model.layers[0][0]
+    hidden = attention.prepare(torch.zeros((batch.local_rows, WIDTH)).double(), batch)
+    return attention.finish(hidden, batch)
+
+
+def _fails_inside(model: Model, batch: Any, other: Any) -> None:
+    ffn = model.layers[0][1]
+    ffn.prepare(_first(model, batch), batch)
+    with ffn.exit(batch):
+        raise ZeroDivisionError("computing")
+
+
+def _finishes_twice(model: Model, batch: Any, other: Any) -> None:
+    ffn = model.layers[0][1]
+    hidden = ffn.prepare(_first(model, batch), batch)
+    with ffn.exit(batch) as out:
+        pass
+    out.finish(hidden)
+    out.finish(hidden)
+
+
+def _prepares_twice(model: Model, batch: Any, other: Any) -> None:
+    hidden = _first(model, batch)
+    for _ in range(2):
+        model.layers[0][1].prepare(hidden, batch)
+
+
+def _rebinds(model: Model, batch: Any, other: Any) -> None:
+    _first(model, batch)
+    model.layers[0][1].prepare(torch.zeros((batch.local_rows, WIDTH)).double(), batch)
+
+
+def _swaps(model: Model, batch: Any, other: Any) -> None:
+    _first(model, batch)
+    model.layers[0][1].prepare(_first(model, other), batch)

@@ -198,3 +198,18 @@ def test_al2_a_reused_communication_buffer_is_copied_out_of(call: str) -> None:
         first: Any = getattr(group, call)(torch.ones(2, 4))
         getattr(group, call)(torch.full((2, 4), 10.0))
         assert bool(first.le(2).all()) is distinct
+
+
+@pytest.mark.parametrize("tokens", [(2, 5), (0, 3)])
+def test_after_every_misuse_the_next_forward_is_right(tokens: tuple[int, int]) -> None:
+    """On all ranks: the documented error, then the same stack and batch run as ever."""
+    foreign = "output does not belong to this residual stream"
+    errors = ("computing", "this exit is already finished", foreign, foreign, foreign)
+    expected = reference(tokens)
+    results = shared_pool().run("tests.runtime.access_ranks:recovered", tokens)
+    for rank, result in enumerate(results):
+        assert len(result) == len(errors)
+        for (error, output, log), text in zip(result, errors, strict=True):
+            assert error.startswith(text)
+            torch.testing.assert_close(output, expected[rank // 2], rtol=0, atol=1e-11)
+            assert log == results[0][0][2]

@@ -186,3 +186,37 @@ def test_a_forward_that_uses_outputs_is_one_graph(policy: str) -> None:
     assert len(states) == len(shown) == 2 * LAYERS + 1
     for state, right in zip(states, shown, strict=True):
         torch.testing.assert_close(state, right, rtol=0, atol=0)
+
+
+def test_gr1_an_extra_contribution_comes_and_goes_under_compile() -> None:
+    """Present, absent, present again: a compiled forward equals the eager one each time."""
+    groups = {"attn_dp": Group(0, 2), "attn_tp": Group(0, 2), "tp": Group(0, 4)}
+    stack: Any = tp4_dp2.Stack(MappedGroups(0, groups), policy="rsv")
+    model = Model(stack, 0)
+    batch = stack.batch(rows_per_dp=[4, 4], padding="sum_len", mode="decode")
+
+    def forward(extra: Tensor | None, added: Tensor | None) -> Tensor:
+        stack.start(batch)
+        hidden: Any = torch.ones((batch.local_rows, WIDTH), dtype=torch.float64)
+        for index, (attention, ffn) in enumerate(model.layers):
+            given = extra if index == 1 else None
+            hidden = attention.prepare(hidden, batch, post_residual_addition=given)
+            hidden = attention.finish(hidden, batch)
+            if added is not None and index == 2:
+                hidden = stack.add_to_output(hidden, batch, added)
+            hidden = ffn.prepare(hidden, batch)
+            with ffn.exit(batch) as out:
+                hidden = out.reduce_output(hidden)
+            hidden = out.finish(hidden)
+        return stack.norm(hidden, batch, Norm(model.weights.final))  # type: ignore[no-any-return]
+
+    traced = torch.compile(forward, backend="eager", fullgraph=True)
+    results = []
+    for value in (1.0, None, 3.0, None, 1.0):
+        extra = None if value is None else torch.full((4, WIDTH), value).double()
+        for given in ((extra, None), (None, extra)):
+            results.append(traced(*given))
+            torch.testing.assert_close(results[-1], forward(*given), rtol=0, atol=0)
+    assert results[0].equal(results[8])
+    assert not results[0].equal(results[2])
+    assert not results[0].equal(results[4])
