@@ -46,9 +46,15 @@ BUILTIN: tuple[Operation, ...] = (
     Operation("add", "update", Facts(plain_add=True, row_wise=True, outlives_producer=True)),
     Operation("scaled_add", "update", Facts(row_wise=True, outlives_producer=True)),
     Operation("scale", "transform", Facts(row_wise=True, linear=True)),
+    Operation("output_norm", "transform", Facts(row_wise=True), params=("output_norm",)),
     Operation("norm", "read", Facts(plain_norm=True, row_wise=True), params=("norm",)),
     Operation("raw", "read", Facts(row_wise=True)),
 )
+
+
+def transform_operation(name: str) -> str:
+    """The registry's name of a transform: a norm of the output is not the norm that is read."""
+    return "output_norm" if name == "norm" else name
 
 
 def registry(declared: Iterable[Operation] = ()) -> Mapping[str, Operation]:

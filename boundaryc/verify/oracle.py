@@ -49,6 +49,7 @@ def interpret(stack: Stack, fixture: Fixture, tokens: Tensor, requests: list[int
                     for part in x.split(requests)
                 ]
             )
+            contribution = meaning.transform(stage, contribution, params)
             residual = meaning.update(stage, contribution, residual, params)
     return Reference(inputs, residuals, rms_norm(residual, fixture.final, stack.norm))
 
@@ -59,7 +60,7 @@ def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
 
 
 class _Meaning:
-    """Reads and updates by name, as their definitions say."""
+    """Reads, transforms and updates by name, as their definitions say."""
 
     def __init__(self, stack: Stack) -> None:
         self._norm = stack.norm
@@ -77,7 +78,21 @@ class _Meaning:
     ) -> Tensor:
         if stage.update == "add":
             return residual + contribution
+        if stage.update == "scaled_add":
+            assert stage.update_scale is not None
+            return residual + stage.update_scale * contribution
         return _call(self._declared[stage.update], params, contribution, residual)
+
+    def transform(self, stage: Stage, output: Tensor, params: dict[str, Tensor]) -> Tensor:
+        declared = stage.transform
+        if declared is None:
+            return output
+        if declared.name == "scale":
+            assert declared.scale is not None
+            return declared.scale * output
+        if declared.name == "norm":
+            return rms_norm(output, params["output_norm"], self._norm)
+        return _call(self._declared[declared.name], params, output)
 
 
 def _call(declared: OperationDecl, params: dict[str, Tensor], *values: Tensor) -> Tensor:

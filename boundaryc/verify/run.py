@@ -9,6 +9,8 @@ from types import ModuleType
 
 import torch
 
+from boundaryc.language.model import Stage
+from boundaryc.operations import transform_operation
 from boundaryc.plan.result import StackPlan
 from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.fixture import build_fixture, embeddings
@@ -50,14 +52,15 @@ class Prover:
 
 
 def stage_params(plan: StackPlan) -> dict[str, tuple[str, ...]]:
-    """The names of the tensors that each stage binds: those of its read, then of its update."""
-    return {
-        stage.name: (
-            *plan.operations[stage.read].params,
-            *plan.operations[stage.update].params,
-        )
-        for stage in plan.stack.stages
-    }
+    """The names of the tensors that each stage binds: of its read, its transform, its update."""
+    return {stage.name: _params(plan, stage) for stage in plan.stack.stages}
+
+
+def _params(plan: StackPlan, stage: Stage) -> tuple[str, ...]:
+    names = [stage.read, stage.update]
+    if stage.transform is not None:
+        names.insert(1, transform_operation(stage.transform.name))
+    return tuple(param for name in names for param in plan.operations[name].params)
 
 
 def shrink(prover: Prover, failing: Cell) -> Outcome:
