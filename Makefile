@@ -9,7 +9,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 SEED ?= 20261129
-STACKS := $(wildcard examples/*/stack.yaml)
+STACKS := $(wildcard examples/*/stack.yaml) $(wildcard tests/fixtures/matrix/*.yaml)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
