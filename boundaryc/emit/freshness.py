@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boundaryc.emit.lock import locked
-from boundaryc.emit.manifest import NAME, inputs, read_manifest
+from boundaryc.emit.manifest import NAME, by_another_compiler, inputs, read_manifest
 from boundaryc.emit.origin import origin
 from boundaryc.emit.tree import Tree
 
@@ -114,6 +114,8 @@ def _compare(build: Build, out: Path) -> Iterable[Finding]:
             yield Finding(State.MISSING, path, _diff(path, "", text))
             continue
         found = tree.text(name)
+        if name == NAME and found is not None and by_another_compiler(found, text):
+            continue
         if found != text:
             state = State.STALE if tree.untouched(name) else State.EDITED
             yield Finding(state, path, _diff(path, found or "", text))
