@@ -70,7 +70,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
     if chosen["against"] is not None or chosen["observed"] is not None:
         return _against(file, chosen)
     from boundaryc.verify.matrix import covering, matrix
-    from boundaryc.verify.proof import prove, summarise
+    from boundaryc.verify.proof import prove
 
     task, plan = _task(file, out, seed)
     try:
@@ -86,12 +86,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
     if as_json:
         _print_json(outcomes)
     else:
-        for line in summarise(outcomes):
-            click.echo(
-                f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
-                f"{line.failures:4} failed   error {line.error:.1e}   "
-                f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
-            )
+        _print_lines(outcomes)
     if failures:
         _explain(task, failures, file, seed)
     click.echo(f"{len(outcomes) - len(failures)} of {len(outcomes)} cells hold", err=True)
@@ -105,8 +100,8 @@ def _against(file: Path, chosen: dict[str, Any]) -> int:
     if chosen["against"] is None or chosen["observed"] is None:
         raise click.UsageError("--against and --observed go together")
     try:
-        states = [read_states(chosen[name]) for name in ("against", "observed")]
-        growth = compare_states(*states, tolerance=chosen["tolerance"])
+        reference, observed = read_states(chosen["against"]), read_states(chosen["observed"])
+        growth = compare_states(reference, observed, chosen["tolerance"])
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     for line in growth.lines(load(file)):
@@ -162,6 +157,17 @@ def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
     yield from track(
         outcomes, total=total, console=Console(stderr=True), description="cells", transient=True
     )
+
+
+def _print_lines(outcomes: list[Outcome]) -> None:
+    from boundaryc.verify.proof import summarise
+
+    for line in summarise(outcomes):
+        click.echo(
+            f"{line.topology:12} {line.variant:18} {line.cells:5} cells {line.failures:4} failed   "
+            f"error {line.error:.1e}   {line.collectives:4} collectives "
+            f"{line.wire_bytes:9} bytes a rank"
+        )
 
 
 def _print_json(outcomes: list[Outcome]) -> None:
