@@ -30,6 +30,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.verify.soak --count 100000 --seed $(SEED) --jobs $(JOBS)
 
 prove: $(READY)
+	$(BIN)/python -m tests.plan.mutate --count 2000 --seed $(SEED)
 	$(BIN)/python -m boundaryc.verify.document $(STACKS) --jobs $(JOBS) \
 	    --journal build/prove.jsonl --report docs/proof.md
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
-from boundaryc.emit.layout_text import bracketed, indented, wrapped
+from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
+from boundaryc.emit.layout_text import bracketed, indented
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, Collective, How, Script, Step, Writer, handed_off, steps
+from boundaryc.emit.statements import body
 from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.plan.state import Phase, State
 from boundaryc.topology import Mesh
-
-SUMMARY = 92
-"""How long the first line of a docstring may be, beside its indentation and quotes."""
-NEXT = "{next}"
-"""Stands in a docstring for what comes next; functions that differ only there are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +97,9 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
     named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
     entry = edge.producer == ENTRY
     doc = (
-        *_summary(f"From {source} to {'the final norm' if target == FINAL else target}", script),
-        *_contract(scope.mesh, boundary, start),
-        *_collectives(script),
+        *summary(f"From {source} to {'the final norm' if target == FINAL else target}", script),
+        *contract(scope.mesh, start, boundary.goal),
+        *collectives(script),
     )
     needs = {word.rpartition(" ")[2] for word in named}
     return Draft(
@@ -115,48 +111,13 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
         ),
         returns="Tensor",
         doc=doc,
-        body=_body([*opening, *script.lines], result="hidden"),
+        body=body([*opening, *script.lines], result="hidden"),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(script.helpers | needs | ({"OwedOutput"} if not entry else set())),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
-
-
-def _summary(title: str, script: Script) -> tuple[str, ...]:
-    """The first line of a docstring and an empty one; see `_told` for a long list of steps."""
-    return (f"{title}: {', '.join(script.summary)}.", "")
-
-
-def _contract(mesh: Mesh, boundary: Boundary, start: State) -> list[str]:
-    """The lines `in` and `out` of a docstring, in columns."""
-    goal = boundary.goal
-    owed = f", owes {mesh.label(start.owes)}" if start.owes else ""
-    joined = " and the residual is in it" if start.joined else ""
-    by_token = " in token order"
-    came = f"rows {mesh.words(start.rows)}{by_token * start.by_token}{owed}{joined}"
-    if start.phase is Phase.STREAM:
-        came = "the written residual"
-    goes = f"rows {mesh.words(goal.rows)}{by_token * goal.by_token}"
-    width = max(len(came), len(goes)) + 4
-    held = "no residual yet"
-    if start.residual != NO_RESIDUAL:
-        held = f"residual rows {mesh.words(start.residual)}"
-    left = f"residual rows {mesh.words(goal.residual)}"
-    return [f"in   {came:<{width}}{held}", f"out  {goes:<{width}}{left}"]
-
-
-def _collectives(script: Script) -> list[str]:
-    """What a function sends, in order, each with its reason."""
-    if not script.collectives:
-        return ["collectives: none"]
-    lines = ["collectives:"]
-    width = max(len(collective.text) for collective in script.collectives)
-    for collective in script.collectives:
-        first = f"  {collective.text:<{width}}  "
-        lines.extend(wrapped(first, collective.why, indent=4))
-    return lines
 
 
 def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
@@ -179,7 +140,7 @@ def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step,
         params=("hidden: Tensor", "batch: Batch", *(f"{name}: Any" for name in params)),
         returns=returns,
         doc=_leave_doc(boundary, scope.mesh, script, state),
-        body=_body([*script.lines, last]),
+        body=body([*script.lines, last]),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(needs),
@@ -194,19 +155,15 @@ def _joins(boundary: Boundary) -> bool:
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
     if state.phase is Phase.STREAM:
-        left = f"the written residual on {_rows(mesh, state.rows)} to {NEXT}"
+        left = f"the written residual on {lying(mesh, state.rows)} to {NEXT}"
     elif state.owes:
         left = f"the sum over {mesh.label(state.owes)} to {NEXT}"
     else:
-        left = f"a complete output on {_rows(mesh, state.rows)} to {NEXT}"
+        left = f"a complete output on {lying(mesh, state.rows)} to {NEXT}"
     if not script.summary:
         return (f"Leaves {left}.",)
-    doc = _summary(f"Leaves {left}", script)
-    return (*doc, *_collectives(script)) if script.collectives else doc[:-1]
-
-
-def _rows(mesh: Mesh, mask: int) -> str:
-    return "all rows" if not mask else f"rows {mesh.words(mask)}"
+    doc = summary(f"Leaves {left}", script)
+    return (*doc, *collectives(script)) if script.collectives else doc[:-1]
 
 
 def _exit(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> ExitDraft:
@@ -270,61 +227,12 @@ def sends(drafts: Drafts) -> tuple[Collective, ...]:
     return tuple(sent for function in (*leaves, drafts.prepare) for sent in function.sends)
 
 
-def _body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
-    """Statements with their locals; ``result`` is returned, at once where it is assigned last."""
-    lines = list(lines)
-    if result is not None:
-        if lines and lines[-1].startswith(f"{result} = "):
-            lines[-1] = "return " + lines[-1].removeprefix(f"{result} = ")
-        else:
-            lines.append(f"return {result}")
-    names = [name for name in ("groups", "rows", "stream") if _uses(lines, name)]
-    if len(lines) == 1:
-        return (_qualified(lines[0], names),)
-    once = sum(_count(lines, name) for name in names) == 1
-    if once:
-        return tuple(_qualified(line, names) for line in lines)
-    if not names:
-        return tuple(lines)
-    sources = ", ".join(f"batch.{name}" for name in names)
-    return (f"{', '.join(names)} = {sources}", *lines)
-
-
-def _count(lines: list[str], name: str) -> int:
-    return sum(len(_attribute(name).findall(line)) for line in lines)
-
-
-def _attribute(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.]){name}\.")
-
-
-def _uses(lines: list[str], name: str) -> bool:
-    return _count(lines, name) > 0
-
-
-def _qualified(line: str, names: list[str]) -> str:
-    for name in names:
-        line = _attribute(name).sub(f"batch.{name}.", line)
-    return line
-
-
-def _told(line: str, following: str) -> tuple[str, ...]:
-    """The first line of a docstring; what comes after its colon moves below it where it is long."""
-    whole = line.replace(NEXT, following)
-    if len(whole) <= SUMMARY:
-        return (whole,)
-    title, colon, what = whole.partition(": ")
-    if not colon:
-        return (line.replace(NEXT, "what follows"),)
-    return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}", indent=4))
-
-
 def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> tuple[str, ...]:
     """The function's lines under its final ``name``; ``when`` ends its docstring.
 
     ``following`` names what comes next, where the docstring speaks of it.
     """
-    doc = [*_told(draft.doc[0], following), *draft.doc[1:]]
+    doc = [*told(draft.doc[0], following), *draft.doc[1:]]
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
     if len(doc) == 1 and len(doc[0]) <= 90:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -68,18 +69,25 @@ class Step:
     after: State
 
 
-def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The operations of a boundary before and after its hand-off."""
-    state, split = boundary.start, 0
+def replayed(
+    operations: Iterable[ops.Operation], state: State, facts: EdgeFacts
+) -> tuple[Step, ...]:
+    """The operations from ``state`` on, each with the states around it."""
     found: list[Step] = []
-    for op in boundary.path.ops:
-        after = _applied(op, state, boundary.facts)
-        if isinstance(op, ops.HandOff):
-            split = len(found)
-        else:
-            found.append(Step(op, state, after))
+    for op in operations:
+        after = _applied(op, state, facts)
+        found.append(Step(op, state, after))
         state = after
-    return tuple(found[:split]), tuple(found[split:])
+    return tuple(found)
+
+
+def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The operations of a boundary before and after its hand-off, if it has one."""
+    every = replayed(boundary.path.ops, boundary.start, boundary.facts)
+    for split, step in enumerate(every):
+        if isinstance(step.op, ops.HandOff):
+            return every[:split], every[split + 1 :]
+    return (), every
 
 
 def handed_off(boundary: Boundary) -> State:
@@ -99,11 +107,34 @@ def _applied(op: ops.Operation, state: State, facts: EdgeFacts) -> State:
     return after
 
 
-class Writer:
-    """Writes steps as statements into a script."""
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a function calls its tensors: the value, the residual it finds, and the one it makes."""
 
-    def __init__(self, scope: Scope, calls: Calls, *, at_producer: bool) -> None:
+    value: str = "hidden"
+    residual: str = "stream.residual"
+    written: str = "stream.residual"
+
+
+class Writer:
+    """Writes steps as statements into a script.
+
+    ``wanted`` says for what rows are gathered, where that is not the consumer's input.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        calls: Calls,
+        *,
+        at_producer: bool,
+        names: Names | None = None,
+        wanted: str = "the output is to lie",
+    ) -> None:
+        names = names or Names()
         self.scope, self.calls, self.at_producer = scope, calls, at_producer
+        self.value, self.residual, self._written = names.value, names.residual, names.written
+        self.wanted = wanted
         self.script = Script()
 
     def write(self, sequence: tuple[Step, ...]) -> Script:
@@ -115,9 +146,9 @@ class Writer:
             if following is not None and self._fuses(step, following):
                 self._say("add", "norm")
                 self._call("add_rms_norm")
-                self._put(
-                    "hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)"
-                )
+                added = f"add_rms_norm({self.value}, {self.residual}, norm.weight)"
+                self._put(f"{self.value}, {self._written} = {added}")
+                self.residual = self._written
                 index += 2
                 continue
             self._step(step)
@@ -143,9 +174,9 @@ class Writer:
             case ops.AllGather(axes, variable):
                 self._all_gather(step, axes, variable)
             case ops.Slice(axes):
-                self._slice("hidden", axes, step.after.rows)
+                self._slice(step, axes)
             case ops.ResidualSlice(axes):
-                self._slice("stream.residual", axes, step.after.residual)
+                self._residual_slice(step, axes)
             case ops.ResidualGather(axes, variable):
                 self._residual_gather(step, axes, variable)
             case ops.Reorder(to_tokens):
@@ -157,21 +188,21 @@ class Writer:
             case ops.Read():
                 self._read()
             case ops.Enter():
-                self._put("stream.residual = stream.enter(hidden)")
+                self._write(f"stream.enter({self.value})")
                 self._say("enter")
             case _:
                 raise TypeError(f"{step.op} has no text")
 
     def _all_reduce(self, step: Step, axes: int) -> None:
         group = self.scope.group(axes)
-        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")
+        self._complete(step, f"groups.{group}.all_reduce({self.value})")
         self._say(f"sum over {group}")
         self._collect(f"all_reduce({group})", self._completes(step, group))
         self.script.how.append(How.ALL_REDUCE)
 
     def _reduce_scatter(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.after.rows, variable)
-        self._put(f"{_target(step)} = groups.{group}.reduce_scatter(hidden{sizes})")
+        self._complete(step, f"groups.{group}.reduce_scatter({self.value}{sizes})")
         self._say(f"sum and scatter over {group}")
         words = self.scope.mesh.words(step.after.rows)
         why = f"{self._completes(step, group)} and leaves each rank its own part, rows {words}"
@@ -181,8 +212,8 @@ class Writer:
     def _gather_sum(self, step: Step, gather: int, total: int) -> None:
         place = self.scope.row(gather, step.before.rows)
         group = self.scope.group(gather | total)
-        self._put(f"hidden = rows.{place}.place(hidden)")
-        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")
+        self._put(f"{self.value} = rows.{place}.place({self.value})")
+        self._complete(step, f"groups.{group}.all_reduce({self.value})")
         owed, moved = self.scope.mesh.label(total), self.scope.mesh.label(gather)
         self._say(f"sum over {owed} and gather over {moved} at once")
         why = f"{self._completes(step, owed)} and brings together the rows of {moved}"
@@ -192,19 +223,19 @@ class Writer:
     def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
         self.script.uneven |= variable
-        self._put(f"hidden = groups.{group}.all_gather({_value(step)}{sizes})")
+        self._put(f"{self.value} = groups.{group}.all_gather({self.value}{sizes})")
         self._say(f"gather over {group}")
         words = self.scope.mesh.words
         if step.before.phase is Phase.INPUT:
             why = f"{self.calls.consumer} computes on {_held(words(step.after.rows))}"
         else:
-            why = f"the output is to lie on {_held(words(step.after.rows))}"
+            why = f"{self.wanted} on {_held(words(step.after.rows))}"
         self._collect(f"all_gather({group})", why)
 
     def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
         self.script.uneven |= variable
-        self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")
+        self._write(f"groups.{group}.all_gather({self.residual}{sizes})")
         self._say(f"gather residual over {group}")
         words = self.scope.mesh.words
         why = f"moves the residual from {_held(words(step.before.residual))}"
@@ -216,24 +247,29 @@ class Writer:
             return ""
         return f", rows.{self.scope.row(axes, finer)}.sizes"
 
-    def _slice(self, value: str, axes: int, finer: int) -> None:
-        place = self.scope.row(axes, finer)
-        residual = value == "stream.residual"
-        self._put(f"{value} = rows.{place}.take({value})")
-        self._say(f"cut residual over {place}" if residual else f"cut over {place}")
-        self.script.moves_residual |= residual
+    def _slice(self, step: Step, axes: int) -> None:
+        place = self.scope.row(axes, step.after.rows)
+        self._put(f"{self.value} = rows.{place}.take({self.value})")
+        self._say(f"cut over {place}")
+
+    def _residual_slice(self, step: Step, axes: int) -> None:
+        place = self.scope.row(axes, step.after.residual)
+        self._write(f"rows.{place}.take({self.residual})")
+        self._say(f"cut residual over {place}")
+        self.script.moves_residual = True
 
     def _reorder(self, step: Step, to_tokens: bool) -> None:
         order = "tokens" if to_tokens else "shards"
-        self._put(f"hidden = rows.{self.scope.order(step.before.rows)}.to_{order}(hidden)")
+        permuted = f"rows.{self.scope.order(step.before.rows)}.to_{order}({self.value})"
+        self._put(f"{self.value} = {permuted}")
         self._say(f"to {order.removesuffix('s')} order")
 
     def _join(self, step: Step) -> None:
-        own, state = "stream.residual", step.before
+        own, state = self.residual, step.before
         extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
         if extra:
             own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"
-        statement = f"hidden = join(hidden, {own})"
+        statement = f"{self.value} = join({self.value}, {own})"
         if alone:
             self._put(f"if groups.{self.scope.group(alone)}.rank == 0:")
             statement = f"    {statement}"
@@ -246,29 +282,29 @@ class Writer:
         update = self.calls.update
         if update is None or update.call is None:
             self._call("add")
-            self._put("stream.residual = add(hidden, stream.residual)")
+            self._write(f"add({self.value}, {self.residual})")
             self._say("add")
             return
         name = self._imported(update)
         params = ["*stream.params"]
         if self.at_producer or not update.params:
             params = list(update.params)
-        arguments = ", ".join(["hidden", "stream.residual", *params])
-        self._put(f"stream.residual = {name}({arguments})")
+        arguments = ", ".join([self.value, self.residual, *params])
+        self._write(f"{name}({arguments})")
         self._say(update.name)
 
     def _read(self) -> None:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
             self._call("rms_norm")
-            self._put("hidden = rms_norm(stream.residual, norm.weight)")
+            self._put(f"{self.value} = rms_norm({self.residual}, norm.weight)")
             self._say("norm")
         elif read.call is None:
-            self._put("hidden = stream.residual")
+            self._put(f"{self.value} = {self.residual}")
             self._say("read the residual")
         else:
-            arguments = ", ".join(["stream.residual", *read.params])
-            self._put(f"hidden = {self._imported(read)}({arguments})")
+            arguments = ", ".join([self.residual, *read.params])
+            self._put(f"{self.value} = {self._imported(read)}({arguments})")
             self._say(read.name)
 
     def _completes(self, step: Step, label: str) -> str:
@@ -278,6 +314,18 @@ class Writer:
     def _imported(self, operation: Operation) -> str:
         self.script.custom.add(operation.name)
         return self.calls.names[operation.name]
+
+    def _write(self, expression: str) -> None:
+        """The residual that the function goes on with."""
+        self._put(f"{self._written} = {expression}")
+        self.residual = self._written
+
+    def _complete(self, step: Step, expression: str) -> None:
+        """A joined partial whose last sum is done is the stream."""
+        if step.after.phase is Phase.STREAM:
+            self._write(expression)
+        else:
+            self._put(f"{self.value} = {expression}")
 
     def _put(self, line: str) -> None:
         self.script.lines.append(line)
@@ -290,15 +338,6 @@ class Writer:
 
     def _collect(self, text: str, why: str) -> None:
         self.script.collectives.append(Collective(text, why))
-
-
-def _target(step: Step) -> str:
-    """A joined partial whose last sum is done is the stream."""
-    return "stream.residual" if step.after.phase is Phase.STREAM else "hidden"
-
-
-def _value(step: Step) -> str:
-    return "stream.residual" if step.before.phase is Phase.STREAM else "hidden"
 
 
 def _held(words: str) -> str:

@@ -2,7 +2,8 @@
 
 Between two stages a model may complete an output, fold it into the residual, or replace the stream
 by a residual of its own. What then follows has a plan of its own: it starts from the state the
-stream is in and arrives where the boundary arrives.
+stream is in and arrives where the boundary arrives. These ways are taken seldom, so each has one form for
+batches of every evenness and for every policy: rows move by their counts, sums are all-reduces.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boundaryc.plan.cost import Order
-from boundaryc.plan.ops import AllGather, AllReduce, Operation, Slice
+from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal, Moves, search
 from boundaryc.plan.state import EdgeFacts, Phase, State
@@ -46,15 +47,17 @@ def access(boundary: Boundary, rows: int) -> Access:
 
     LookupError where one that every boundary must have does not exist.
     """
-    state, goal, facts = handed_off(boundary), boundary.goal, boundary.facts
+    state, goal = handed_off(boundary), boundary.goal
+    facts = replace(boundary.facts, even=0, scatter=0)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     fold = fold_completed = completed = None
     if state.phase is not Phase.INITIAL:
-        fold = _route(state, stream, boundary, rounds=True)
+        fold = _route(state, stream, facts, rounds=True)
     if state.owes and state.phase is Phase.CONTRIBUTION:
-        done = replace(state, owes=0)
-        fold_completed = _route(done, stream, boundary, rounds=True)
-        completed = _route(done, goal, boundary, rounds=False)
+        done = AllReduce(state.owes).apply(state, facts)
+        assert done is not None
+        fold_completed = _route(done, stream, facts, rounds=True)
+        completed = _route(done, goal, facts, rounds=False)
     written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
     return Access(
         handed_off=state,
@@ -62,21 +65,26 @@ def access(boundary: Boundary, rows: int) -> Access:
         fold=fold,
         fold_completed=fold_completed,
         completed=completed,
-        written=_route(written, goal, boundary, rounds=False),
-        spread=_moved(rows, state.rows, facts),
+        written=_route(written, goal, facts, rounds=False),
+        spread=_moved(rows, state.rows, facts, by_token=state.by_token),
         to_producer=_moved(goal.residual, rows, facts),
-        to_input=_moved(goal.residual, goal.rows, facts),
+        to_input=_moved(goal.residual, goal.rows, facts, by_token=goal.by_token),
     )
 
 
-def _moved(before: int, after: int, facts: EdgeFacts) -> Ops:
-    """The move of complete rows from one layout to another: at most a gather and then a cut."""
+def _moved(before: int, after: int, facts: EdgeFacts, *, by_token: bool = False) -> Ops:
+    """The move of complete rows from one layout to another: at most a gather and then a cut.
+
+    ``by_token``: they are to arrive in token order.
+    """
     gather, cut = before & ~after, after & ~before
     moves: list[Operation] = []
     if gather:
         moves.append(AllGather(gather, facts.variable(gather)))
     if cut:
         moves.append(Slice(cut))
+    if by_token:
+        moves.append(Reorder(to_tokens=True))
     return tuple(moves)
 
 
@@ -93,9 +101,9 @@ def handed_off(boundary: Boundary) -> State:
     return state
 
 
-def _route(start: State, goal: Goal, boundary: Boundary, *, rounds: bool) -> Ops:
+def _route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded."""
-    facts = replace(boundary.facts, carries=False) if rounds else boundary.facts
+    facts = replace(facts, carries=False) if rounds else facts
     found = search(start, frozenset({goal}), Moves(facts), Order())
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")

@@ -205,8 +205,8 @@ FAULTS = (
         "layers-of-the-first-policy",
         "Every policy gets the tables of the first one.",
         "boundaryc/emit/tables.py",
-        "sequences[policy] = _layers(plan, functions, by_place, policy)",
-        "sequences[policy] = _layers(plan, functions, by_place, [*sequences, policy][0])",
+        "_layer(functions, shape, kinds, by_place, policy) for shape",
+        "_layer(functions, shape, kinds, by_place, next(iter(by_shape), policy)) for shape",
         "traffic",
     ),
     _fault(

@@ -207,13 +207,12 @@ FAULTS = (
         "units",
     ),
     _fault(
-        "one-row-skips-the-norm",
-        "A rank that leaves the stack with one row skips the final norm.",
+        "layers-count-from-the-end",
+        "A negative layer is taken for one of the stack's.",
         "boundaryc/runtime/stack.py",
-        "empty = skip_empty and batch.stack_rows == 0 and",
-        "empty = skip_empty and batch.stack_rows <= 1 and",
-        "values",
-        "refusals",
+        "if index not in self.layers:",
+        "if index >= self.layers.stop:",
+        "units",
     ),
     _fault(
         "add-in-place",

@@ -1,0 +1,46 @@
+"""The statements of a function with the locals they use."""
+
+from __future__ import annotations
+
+import re
+
+LOCALS = ("groups", "rows", "stream")
+"""What a function takes from its batch."""
+
+
+def body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
+    """Statements with their locals; ``result`` is returned, at once where it is assigned last."""
+    lines = list(lines)
+    if result is not None:
+        if lines and lines[-1].startswith(f"{result} = "):
+            lines[-1] = "return " + lines[-1].removeprefix(f"{result} = ")
+        else:
+            lines.append(f"return {result}")
+    names = [name for name in LOCALS if _uses(lines, name)]
+    if len(lines) == 1:
+        return (_qualified(lines[0], names),)
+    once = sum(_count(lines, name) for name in names) == 1
+    if once:
+        return tuple(_qualified(line, names) for line in lines)
+    if not names:
+        return tuple(lines)
+    sources = ", ".join(f"batch.{name}" for name in names)
+    return (f"{', '.join(names)} = {sources}", *lines)
+
+
+def _count(lines: list[str], name: str) -> int:
+    return sum(len(_attribute(name).findall(line)) for line in lines)
+
+
+def _attribute(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){name}\.")
+
+
+def _uses(lines: list[str], name: str) -> bool:
+    return _count(lines, name) > 0
+
+
+def _qualified(line: str, names: list[str]) -> str:
+    for name in names:
+        line = _attribute(name).sub(f"batch.{name}.", line)
+    return line
