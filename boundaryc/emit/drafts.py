@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.layout_text import bracketed, indented
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Collective, How, Script, Step, Writer, handed_off, steps
+from boundaryc.emit.script import Calls, Collective, How, Script, Step, Writer, steps
 from boundaryc.emit.statements import body
 from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
+from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import Phase, State
 from boundaryc.topology import Mesh
@@ -21,7 +22,8 @@ class Draft:
     """A function without a name. Drafts with the same ``key`` are one function.
 
     ``base`` is the name it would like, ``params`` and ``returns`` its typed signature, ``doc`` its
-    docstring line by line, ``body`` its statements. ``needs`` are names to import.
+    docstring line by line, ``body`` its statements. ``needs`` are names to import; ``access`` is
+    what an exit leaves in the stream.
     """
 
     base: str
@@ -34,6 +36,7 @@ class Draft:
     needs: frozenset[str] = frozenset()
     custom: frozenset[str] = frozenset()
     sends: tuple[Collective, ...] = ()
+    access: str = ""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -84,37 +87,58 @@ def draft(boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool) -> Dr
     return Drafts(prepare, exit=_exit(boundary, scope, calls, before))
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way across a boundary: from a state in which the stream may be, by these steps.
+
+    ``base`` is the name it would like and ``origin`` where it starts, for people. ``opening`` takes
+    what the model passes on, a ``given``.
+    """
+
+    base: str
+    origin: str
+    start: State
+    steps: tuple[Step, ...]
+    opening: tuple[str, ...]
+    given: str = "Tensor"
+
+
 def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
     start, edge = handed_off(boundary), boundary.edge
-    script = Writer(scope, calls, at_producer=False).write(sequence)
-    opening: list[str] = []
+    opening: tuple[str, ...] = ()
     if start.phase is Phase.CONTRIBUTION:
-        opening.append("hidden = stream.take(hidden)")
+        opening = ("hidden = stream.take(hidden)",)
     elif start.phase is Phase.STREAM:
-        opening.append("stream.take(hidden)")
-    source, target = edge.producer or "start", edge.consumer
+        opening = ("stream.take(hidden)",)
+    source = edge.producer or "start"
+    given = "Tensor" if edge.producer == ENTRY else "Tensor | OwedOutput"
+    base = f"{source}_to_{edge.consumer}"
+    return crossed(
+        Way(base, f"From {source}", start, sequence, opening, given), boundary, scope, calls
+    )
+
+
+def crossed(way: Way, boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
+    """The function that takes a way across ``boundary``."""
+    script = Writer(scope, calls, at_producer=False).write(way.steps)
+    target = boundary.edge.consumer
     read = calls.read
     named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
-    entry = edge.producer == ENTRY
     doc = (
-        *summary(f"From {source} to {'the final norm' if target == FINAL else target}", script),
-        *contract(scope.mesh, start, boundary.goal),
+        *summary(f"{way.origin} to {'the final norm' if target == FINAL else target}", script),
+        *contract(scope.mesh, way.start, boundary.goal),
         *collectives(script),
     )
-    needs = {word.rpartition(" ")[2] for word in named}
+    needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"Tensor"}
     return Draft(
-        base=f"{source}_to_{target}",
-        params=(
-            "hidden: Tensor" if entry else "hidden: Tensor | OwedOutput",
-            "batch: Batch",
-            *named,
-        ),
+        base=way.base,
+        params=(f"hidden: {way.given}", "batch: Batch", *named),
         returns="Tensor",
         doc=doc,
-        body=body([*opening, *script.lines], result="hidden"),
+        body=body([*way.opening, *script.lines], result="hidden"),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
-        needs=frozenset(script.helpers | needs | ({"OwedOutput"} if not entry else set())),
+        needs=frozenset(script.helpers | needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
@@ -123,13 +147,14 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
 def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
     script = Writer(scope, calls, at_producer=True).write(sequence)
     state = handed_off(boundary)
-    updated = state.phase is Phase.STREAM and not _joins(boundary)
     params = calls.update.params if calls.update else ()
     carried = ""
-    if params and not updated:
+    if params and state.phase is not Phase.STREAM:
         carried = f", ({', '.join(params)}{',' if len(params) == 1 else ''})"
+    if calls.access:
+        carried += f", access={calls.access}"
     if state.phase is Phase.STREAM:
-        last, returns = "return stream.keep(stream.residual)", "Tensor"
+        last, returns = f"return stream.keep(stream.residual{carried})", "Tensor"
     elif state.owes:
         last, returns = f"return stream.owe(hidden{carried})", "OwedOutput"
     else:
@@ -146,11 +171,8 @@ def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step,
         needs=frozenset(needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
+        access=calls.access,
     )
-
-
-def _joins(boundary: Boundary) -> bool:
-    return any(isinstance(op, ops.Join) for op in boundary.path.ops)
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:

@@ -35,8 +35,8 @@ class Calls:
     """How the operations around a boundary are called.
 
     ``update`` is the producer's, None where there is none; ``read`` is the consumer's. ``names``
-    are the names under which operations from outside are imported, by operation name.
-
+    are the names under which operations from outside are imported, by operation name. ``access`` is
+    the constant that the producer's exit leaves in the stream.
     """
 
     producer: str
@@ -44,6 +44,7 @@ class Calls:
     update: Operation | None
     read: Operation
     names: dict[str, str]
+    access: str = ""
 
 
 @dataclass(slots=True)
@@ -88,16 +89,6 @@ def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         if isinstance(step.op, ops.HandOff):
             return every[:split], every[split + 1 :]
     return (), every
-
-
-def handed_off(boundary: Boundary) -> State:
-    """The state in which the producer leaves its output."""
-    state = boundary.start
-    for op in boundary.path.ops:
-        if state.handed_off:
-            break
-        state = _applied(op, state, boundary.facts)
-    return state
 
 
 def _applied(op: ops.Operation, state: State, facts: EdgeFacts) -> State:

@@ -23,7 +23,8 @@ Ops = tuple[Operation, ...]
 class Access:
     """The plans of one boundary besides its own. None where the state cannot occur.
 
-    ``handed_off`` is the state in which the producer leaves the stream. ``complete`` finishes its
+    ``handed_off`` is the state in which the producer leaves the stream, ``facts`` is what they were
+    planned with, ``stack_rows`` are those on which the stack is entered and left. ``complete`` finishes its
     sum in place; ``fold`` and, from a completed output, ``fold_completed`` make it a written stream
     on the stack's rows. ``completed`` and ``written`` lead from a completed output and from such a
     stream to the boundary's goal. ``spread`` brings a tensor on the stack's rows to those of the
@@ -32,6 +33,8 @@ class Access:
     """
 
     handed_off: State
+    facts: EdgeFacts
+    stack_rows: int
     complete: Ops
     fold: Ops | None
     fold_completed: Ops | None
@@ -61,6 +64,8 @@ def access(boundary: Boundary, rows: int) -> Access:
     written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
     return Access(
         handed_off=state,
+        facts=facts,
+        stack_rows=rows,
         complete=(AllReduce(state.owes),) if state.owes else (),
         fold=fold,
         fold_completed=fold_completed,

@@ -37,7 +37,8 @@ layers: {count: 2, default: [attention, mlp]}
 topologies:
   one: {tp: 2}
 operations:
-  gated: {role: update, call: "tests.verify.operations:gated_add", params: [gate]}
+  gated:
+    {role: update, call: "tests.verify.operations:gated_add", params: [gate], facts: [outlives_producer]}
 """
 
 
@@ -60,7 +61,7 @@ def test_what_is_rejected_is_counted_by_its_code() -> None:
 
 def test_a_false_fact_is_found() -> None:
     """An update that claims to be a plain add and is none, where the residual joins the sum."""
-    false = GOOD.replace("params: [gate]", "params: [gate], facts: [plain_add]")
+    false = GOOD.replace("[outlives_producer]", "[outlives_producer, plain_add]")
     false = false.replace("update: gated", "update: gated, joins_sum: allow")
     false = false.replace("{tp: 2}", "{tp: 4, attn_dp: 2}")
     assert loads(false).stages[0].joins_sum

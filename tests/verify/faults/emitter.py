@@ -20,20 +20,16 @@ FAULTS = (
         "sum-dropped",
         "An all-reduce is not written.",
         SCRIPT,
-        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
-        '        self._say(f"sum over {group}")',
-        '        self._put(f"{_target(step)} = hidden")\n        self._say(f"sum over {group}")',
+        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
+        'self._complete(step, self.value)\n        self._say(f"sum over {group}")',
         "values",
     ),
     _fault(
         "sum-twice",
         "An all-reduce is written twice.",
         SCRIPT,
-        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
-        '        self._say(f"sum over {group}")',
-        '        self._put(f"hidden = groups.{group}.all_reduce(hidden)")\n'
-        '        self._put(f"{_target(step)} = groups.{group}.all_reduce(hidden)")\n'
-        '        self._say(f"sum over {group}")',
+        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
+        'self._put(f"{self.value} = groups.{group}.all_reduce({self.value})")\n        self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
         "values",
     ),
     _fault(
@@ -58,9 +54,8 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        '"hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)"',
-        '"hidden, stream.residual = add_rms_norm(0 * hidden, stream.residual, norm.weight)[0], "\n'
-        '                    "stream.residual + hidden"',
+        'added = f"add_rms_norm({self.value}, {self.residual}, norm.weight)"',
+        'added = f"add_rms_norm(0 * {self.value}, {self.residual}, norm.weight)[0]"\n                added += f", {self.residual} + {self.value}"',
         "values",
     ),
     _fault(
@@ -83,16 +78,16 @@ FAULTS = (
         "wrong-rows",
         "A slice takes rows by the sizes of the coarser side.",
         SCRIPT,
-        "        place = self.scope.row(axes, finer)\n        residual =",
-        "        place = self.scope.row(axes, axes)\n        residual =",
+        "self.scope.row(axes, step.after.rows)\n        self._put",
+        "self.scope.row(axes, axes)\n        self._put",
         "values",
     ),
     _fault(
         "gather-of-the-wrong-value",
-        "A gather of the stream gathers what came in instead.",
+        "A gather of the residual gathers what came in instead.",
         SCRIPT,
-        '        self._put(f"stream.residual = groups.{group}.all_gather(stream.residual{sizes})")',
-        '        self._put(f"stream.residual = groups.{group}.all_gather(hidden{sizes})")',
+        "all_gather({self.residual}{sizes})",
+        "all_gather({self.value}{sizes})",
         "refusals",
     ),
     _fault(
@@ -107,16 +102,16 @@ FAULTS = (
         "joined-sum-is-no-stream",
         "A joined sum is taken for an input: the residual is never written.",
         SCRIPT,
-        '    return "stream.residual" if step.after.phase is Phase.STREAM else "hidden"',
-        '    return "hidden"',
+        "        if step.after.phase is Phase.STREAM:\n            self._write(expression)",
+        "        if step.after.phase is Phase.INITIAL:\n            self._write(expression)",
         "values",
     ),
     _fault(
         "residual-kept-at-the-entry",
         "The stream is entered and the residual is not set.",
         SCRIPT,
-        'self._put("stream.residual = stream.enter(hidden)")',
-        'self._put("hidden = stream.enter(hidden)")',
+        'self._write(f"stream.enter({self.value})")',
+        'self._put(f"{self.value} = stream.enter({self.value})")',
         "refusals",
     ),
     _fault(
@@ -129,19 +124,18 @@ FAULTS = (
     ),
     _fault(
         "update-twice",
-        "A declared update at its producer runs at the consumer too.",
+        "A declared update is applied twice.",
         SCRIPT,
-        '        self._put(f"stream.residual = {name}({arguments})")',
-        '        self._put(f"stream.residual = {name}({arguments})")\n'
-        '        self._put(f"stream.residual = {name}({arguments})")',
+        'self._write(f"{name}({arguments})")',
+        'self._write(f"{name}({arguments})")\n        arguments = ", ".join([self.value, self.residual, *params])\n        self._write(f"{name}({arguments})")',
         "values",
     ),
     _fault(
         "raw-read-aliases-the-input",
         "A raw read of the stream returns what came in.",
         SCRIPT,
-        '            self._put("hidden = stream.residual")',
-        '            self._put("hidden = hidden")',
+        'self._put(f"{self.value} = {self.residual}")',
+        'self._put(f"{self.value} = {self.value}")',
         "values",
     ),
     _fault(
@@ -181,7 +175,7 @@ FAULTS = (
         "update-not-kept",
         "The result of a declared update is dropped.",
         SCRIPT,
-        'self._put(f"stream.residual = {name}({arguments})")',
+        'self._write(f"{name}({arguments})")',
         'self._put(f"{name}({arguments})")',
         "values",
     ),

@@ -90,8 +90,7 @@ FAULTS = (
         "boundaryc/plan/state.py",
         "return bool(axes & ~self.even) or (scatter and self.scatter_by_size)",
         "return scatter and self.scatter_by_size",
-        "typing",
-        "provenance",
+        "planning",
     ),
     _fault(
         "residual-joins-everywhere",
@@ -155,8 +154,7 @@ FAULTS = (
         "boundaryc/plan/search.py",
         "            return AllGather(axes, facts.variable(axes))",
         "            return AllGather(axes, False)",
-        "typing",
-        "provenance",
+        "planning",
     ),
     _fault(
         "attention-owes-nothing",

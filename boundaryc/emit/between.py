@@ -1,0 +1,313 @@
+"""What runs when a model uses an output between two stages: functions beside those of a boundary.
+
+An exit leaves an ``Access`` in the stream: how its output is completed, folded, added to. A
+boundary has a ``Resume``: how it is crossed from such an output or from a written residual, and how
+the residual that it read gets to where it is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
+from boundaryc.emit.drafts import Draft, Way, crossed
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.script import Calls, Names, Step, Writer, replayed, steps
+from boundaryc.emit.statements import body
+from boundaryc.graph.build import ENTRY, FINAL
+from boundaryc.operations import BUILTIN, Operation
+from boundaryc.plan import ops
+from boundaryc.plan.access import Access, Ops, access
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.search import Goal
+from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.topology import Mesh
+
+RAW = next(operation for operation in BUILTIN if operation.name == "raw")
+MOVED = ("value: Tensor", "batch: Batch")
+"""The signature of functions that move or sum one tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a residual gets to rows on which it is shown; ``owned``: nothing writes it afterwards."""
+
+    move: Draft | None
+    owned: bool
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two of them the same."""
+        return (self.move and self.move.key, self.owned)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessDraft:
+    """What an exit leaves in the stream, under a name for the state in which it leaves it."""
+
+    base: str
+    residual: str
+    complete: Draft | None
+    fold: Draft | None
+    fold_completed: Draft | None
+    spread: Draft | None
+    plain: bool
+
+    def functions(self) -> dict[str, Draft]:
+        """The functions by the field that names them."""
+        named = {
+            "complete": self.complete,
+            "fold": self.fold,
+            "fold_completed": self.fold_completed,
+            "spread": self.spread,
+        }
+        return {field: draft for field, draft in named.items() if draft is not None}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two of them the same."""
+        found = tuple((field, draft.key) for field, draft in self.functions().items())
+        return (self.base, found, self.plain)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeDraft:
+    """The other ways across one boundary, under the name of the plain one."""
+
+    base: str
+    written: Draft
+    completed: Draft | None
+    producer: Shown
+    input: Shown
+
+    def functions(self) -> tuple[Draft, ...]:
+        """Every function that it names."""
+        every = (self.completed, self.written, self.producer.move, self.input.move)
+        return tuple(draft for draft in every if draft is not None)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two of them the same."""
+        completed = self.completed and self.completed.key
+        return (self.base, self.written.key, completed, self.producer.key, self.input.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """All of one boundary: ``access`` after a stage; ``empty`` for ranks without rows at the end."""
+
+    access: AccessDraft | None
+    resume: ResumeDraft
+    empty: Draft | None
+
+    def functions(self) -> tuple[Draft, ...]:
+        """Every function, in the order in which a reader meets them."""
+        left = tuple(self.access.functions().values()) if self.access else ()
+        return (*left, *self.resume.functions(), *((self.empty,) if self.empty else ()))
+
+
+def between(boundary: Boundary, scope: Scope, calls: Calls, stack_rows: int) -> Between:
+    """What stands beside the functions of ``boundary``."""
+    ways = access(boundary, stack_rows)
+    left = None
+    if boundary.edge.producer != ENTRY:
+        left = _left(ways, scope, calls)
+    return Between(
+        left,
+        _resume(boundary, ways, scope, calls),
+        _empty(boundary, scope, calls) if boundary.edge.consumer == FINAL else None,
+    )
+
+
+def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
+    state, update = ways.handed_off, calls.update
+    assert update is not None
+    plain = state.phase is Phase.STREAM or is_plain(update)
+    fold = fold_completed = None
+    if plain and ways.fold is not None:
+        fold = _fold(ways, ways.fold, state, scope, calls)
+    if plain and ways.fold_completed is not None:
+        done = ops.AllReduce(state.owes).apply(state, ways.facts)
+        assert done is not None
+        fold_completed = _fold(ways, ways.fold_completed, done, scope, calls)
+    spread = None
+    if ways.spread:
+        base = f"spread_to_{_label(scope.mesh, state.rows)}"
+        title = f"An extra contribution, {rows(scope.mesh, ways.stack_rows)}, on the output's rows"
+        base += "_by_token" * state.by_token
+        spread = _moved(ways, ways.spread, ways.stack_rows, scope, base, title)
+    return AccessDraft(
+        base=_state_name(scope.mesh, state),
+        residual=f"RESIDUAL_{_label(scope.mesh, state.residual)}".upper(),
+        complete=_complete(state, scope) if ways.complete else None,
+        fold=fold,
+        fold_completed=fold_completed,
+        spread=spread,
+        plain=plain,
+    )
+
+
+def is_plain(update: Operation) -> bool:
+    """Whether an update is an addition, scaled or not."""
+    return update.call is None or update.facts.plain_add
+
+
+def _state_name(mesh: Mesh, state: State) -> str:
+    what = "COMPLETE"
+    if state.phase is Phase.STREAM:
+        what = "WRITTEN"
+    elif state.owes:
+        what = f"OWES_{mesh.label(state.owes)}"
+    joined, order = "_JOINED" * state.joined, "_BY_TOKEN" * state.by_token
+    return f"{what}_ON_{_label(mesh, state.rows)}{joined}{order}".upper()
+
+
+def _label(mesh: Mesh, mask: int) -> str:
+    return mesh.label(mask) if mask else "all"
+
+
+def _complete(state: State, scope: Scope) -> Draft:
+    group = scope.group(state.owes)
+    return Draft(
+        base=f"complete_over_{group}",
+        params=MOVED,
+        returns="Tensor",
+        doc=(f"Completes the sum over {group}.", "", "collectives:", f"  all_reduce({group})"),
+        body=(f"return batch.groups.{group}.all_reduce(value)",),
+    )
+
+
+def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> Draft:
+    """From an output to the written residual; the stream itself stays as it is."""
+    names = Names("value", "stream.residual", "residual")
+    if state.phase is Phase.STREAM:
+        names = Names("value", "value", "value")
+    calls = replace(calls, producer="the stage")
+    writer = Writer(scope, calls, at_producer=False, names=names)
+    script = writer.write(replayed(path, state, replace(ways.facts, carries=False)))
+    goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.STREAM)
+    title = "The residual with the output added"
+    doc = (f"{title}: it is that already.", "")
+    if script.summary:
+        doc = summary(title if state.phase is not Phase.STREAM else "The residual", script)
+    done = script.summary[:-1] if script.summary[-1:] == ["add"] else script.summary
+    words = [_word(text) for text in done]
+    kind = "fold_written" if state.phase is Phase.STREAM else "fold"
+    return Draft(
+        base="_".join([kind, *words]),
+        params=MOVED,
+        returns="Tensor",
+        doc=(*doc, *contract(scope.mesh, state, goal), *collectives(script)),
+        body=body(script.lines, result=writer.residual),
+        needs=frozenset(script.helpers),
+        custom=frozenset(script.custom),
+    )
+
+
+def _word(step: str) -> str:
+    """A step of a summary as a word of an identifier."""
+    return step.replace(" over ", " ").replace(" ", "_")
+
+
+def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
+    """A tensor moved from the rows ``before`` to others."""
+    wanted = "it is wanted"
+    calls = Calls("", "", None, RAW, {})
+    writer = Writer(scope, calls, at_producer=False, names=Names("value"), wanted=wanted)
+    state = State(Phase.CONTRIBUTION, before, 0, NO_RESIDUAL)
+    script = writer.write(replayed(path, state, ways.facts))
+    return Draft(
+        base=base,
+        params=MOVED,
+        returns="Tensor",
+        doc=(*summary(title, script), *collectives(script)),
+        body=body(script.lines, result="value"),
+    )
+
+
+def _resume(boundary: Boundary, ways: Access, scope: Scope, calls: Calls) -> ResumeDraft:
+    edge, goal, facts = boundary.edge, boundary.goal, ways.facts
+    source = edge.producer or "start"
+    stack = ways.stack_rows
+    written = State(Phase.STREAM, stack, 0, stack, handed_off=True)
+    opening = ("stream.residual = stream.take(hidden)",)
+    sequence = replayed(ways.written, written, facts)
+    base = f"written_to_{edge.consumer}"
+    from_written = Way(base, "From the written stream", written, sequence, opening)
+    completed = None
+    if ways.completed is not None:
+        done = ops.AllReduce(ways.handed_off.owes).apply(ways.handed_off, facts)
+        assert done is not None
+        taken = "hidden = stream.take(hidden)"
+        if done.phase is Phase.STREAM:
+            taken = "stream.residual = stream.take(hidden)"
+        sequence = replayed(ways.completed, done, facts)
+        base, origin = f"{source}_completed_to_{edge.consumer}", f"From {source}, completed,"
+        completed = crossed(Way(base, origin, done, sequence, (taken,)), boundary, scope, calls)
+    kept = _leaves_alone(boundary, calls)
+    return ResumeDraft(
+        base=f"{source}_to_{edge.consumer}",
+        written=crossed(from_written, boundary, scope, calls),
+        completed=completed,
+        producer=_shown(ways, ways.to_producer, goal, stack, scope, kept),
+        input=_shown(ways, ways.to_input, goal, goal.rows, scope, kept, goal.by_token),
+    )
+
+
+def _leaves_alone(boundary: Boundary, calls: Calls) -> bool:
+    """Whether the residual that was read is new and nothing writes it: the certificate.
+
+    It is what a built-in update made, not what a model or a collective handed over, and the
+    built-in read returned something else.
+    """
+    update = calls.update
+    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
+    made = update is not None and update.call is None and not joins
+    return made and calls.read.facts.plain_norm
+
+
+def _shown(
+    ways: Access,
+    path: Ops,
+    goal: Goal,
+    after: int,
+    scope: Scope,
+    kept: bool,
+    by_token: bool = False,
+) -> Shown:
+    if not path:
+        return Shown(None, kept)
+    mesh = scope.mesh
+    base = f"residual_from_{_label(mesh, goal.residual)}_to_{_label(mesh, after)}"
+    title = f"The residual that was read, {rows(mesh, goal.residual)}, on {lying(mesh, after)}"
+    base += "_by_token" * by_token
+    gathers = any(isinstance(op, ops.AllGather) for op in path)
+    return Shown(_moved(ways, path, goal.residual, scope, base, title), kept or gathers)
+
+
+def _empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
+    """The end of the stack on a rank without rows: what others wait in, without the norm."""
+    _, sequence = steps(boundary)
+    if not any(_sends(step) for step in sequence):
+        return None
+    start = sequence[0].before
+    opening = "hidden = stream.take(hidden)"
+    if start.phase is Phase.STREAM:
+        opening = "stream.take(hidden)"
+    source = boundary.edge.producer
+    way = Way(
+        f"{source}_to_{FINAL}_empty",
+        f"Without a norm from {source}",
+        start,
+        sequence,
+        (opening,),
+        "Tensor | OwedOutput",
+    )
+    without = crossed(way, boundary, scope, replace(calls, read=RAW))
+    needs = without.needs | {"Norm"}
+    return replace(without, params=(*without.params, "norm: Norm"), needs=needs)
+
+
+def _sends(step: Step) -> bool:
+    silent = (ops.Slice, ops.ResidualSlice, ops.Update, ops.Read, ops.Join, ops.Reorder)
+    return not isinstance(step.op, (*silent, ops.Transform))
