@@ -94,6 +94,10 @@ def resolve_variants(
             message = f"no listed variant applies to the topology `{spec.name}`: {why}"
             help_ = "remove the topology, or add `ordinary` to the variants"
             context.report("BC204", ("topologies", spec.name), message, help_, key=True)
+    if "context_parallel" in listed and "ordinary" not in listed:
+        message = "context_parallel alone has no rows for a request too short to be dealt out"
+        help_ = "add `ordinary` to the variants: such batches, and decoding, run on ordinary rows"
+        context.report("BC213", ("variants", listed.index("context_parallel")), message, help_)
     return tuple(variant for variant in VARIANTS if variant in listed)
 
 

@@ -74,7 +74,7 @@ def test_what_is_reported(fragment: str, place: tuple[str, int, int]) -> None:
         "topologies: {t: {tp: 4, attn_dp: 4, dense_tp: 1}}\n",
         "topologies: {t: {tp: 4, dense_tp: tp, attn_dp: 1}}\n",
         "topologies: {t: {tp: 4}, u: {tp: 4, link: {latency_us: 3}}}\n",
-        "topologies: {t: {tp: 4, attn_cp: 2}}\nvariants: [context_parallel]\n",
+        "topologies: {t: {tp: 4, attn_cp: 2}}\nvariants: [ordinary, context_parallel]\n",
         "layers: {count: 3, default: [attention, mlp], at: {1: [mlp, attention]}}\n",
         "layers: {pattern: AB, stages: {A: [attention, mlp], B: [attention, mlp]}}\n",
         READ.replace("FACTS", "read_local: [attn_tp]"),
