@@ -7,13 +7,15 @@ the residual that it read gets to where it is shown.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Names, Step, Writer, replayed, steps
+from boundaryc.emit.script import Calls, Names, Writer
 from boundaryc.emit.statements import body
+from boundaryc.emit.steps import Step, replayed, steps
 from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops
@@ -43,9 +45,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class AccessDraft:
-    """What an exit leaves in the stream, under a name for the state in which it leaves it."""
+    """What an exit leaves in the stream, under a name for the state in which it leaves it.
+
+    ``update`` and ``residual`` are words for how it is added, and for where the residual lies.
+    """
 
     base: str
+    update: str
     residual: str
     complete: Draft | None
     fold: Draft | None
@@ -94,7 +100,7 @@ class ResumeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """All of one boundary: ``access`` after a stage; ``empty`` for ranks without rows at the end."""
+    """All of one boundary: ``access`` after a stage, ``empty`` at the end, without rows."""
 
     access: AccessDraft | None
     resume: ResumeDraft
@@ -106,15 +112,20 @@ class Between:
         return (*left, *self.resume.functions(), *((self.empty,) if self.empty else ()))
 
 
-def between(boundary: Boundary, scope: Scope, calls: Calls, stack_rows: int) -> Between:
-    """What stands beside the functions of ``boundary``."""
+def between(
+    boundary: Boundary, scope: Scope, calls: Calls, stack_rows: int, *, shows: bool
+) -> Between:
+    """What stands beside the functions of ``boundary``.
+
+    ``shows``: its consumer is a token mixer, which may be asked to show the residual it reads.
+    """
     ways = access(boundary, stack_rows)
     left = None
     if boundary.edge.producer != ENTRY:
         left = _left(ways, scope, calls)
     return Between(
         left,
-        _resume(boundary, ways, scope, calls),
+        _resume(boundary, ways, scope, calls, shows=shows),
         _empty(boundary, scope, calls) if boundary.edge.consumer == FINAL else None,
     )
 
@@ -127,9 +138,7 @@ def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
     if plain and ways.fold is not None:
         fold = _fold(ways, ways.fold, state, scope, calls)
     if plain and ways.fold_completed is not None:
-        done = ops.AllReduce(state.owes).apply(state, ways.facts)
-        assert done is not None
-        fold_completed = _fold(ways, ways.fold_completed, done, scope, calls)
+        fold_completed = _fold(ways, ways.fold_completed, ways.done, scope, calls)
     spread = None
     if ways.spread:
         base = f"spread_to_{_label(scope.mesh, state.rows)}"
@@ -138,8 +147,9 @@ def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
         spread = _moved(ways, ways.spread, ways.stack_rows, scope, base, title)
     return AccessDraft(
         base=_state_name(scope.mesh, state),
+        update=_words(calls),
         residual=f"RESIDUAL_{_label(scope.mesh, state.residual)}".upper(),
-        complete=_complete(state, scope) if ways.complete else None,
+        complete=_complete(ways, scope, calls) if ways.complete else None,
         fold=fold,
         fold_completed=fold_completed,
         spread=spread,
@@ -152,6 +162,13 @@ def is_plain(update: Operation) -> bool:
     return update.call is None or update.facts.plain_add
 
 
+def _words(calls: Calls) -> str:
+    """A producer's transform and update as words of an identifier."""
+    said = [operation.name for operation in (calls.transform, calls.update) if operation]
+    factors = [repr(factor) for factor in (calls.factor, calls.scale) if factor is not None]
+    return _word("_".join([*said, *factors])).upper()
+
+
 def _state_name(mesh: Mesh, state: State) -> str:
     what = "COMPLETE"
     if state.phase is Phase.STREAM:
@@ -159,21 +176,27 @@ def _state_name(mesh: Mesh, state: State) -> str:
     elif state.owes:
         what = f"OWES_{mesh.label(state.owes)}"
     joined, order = "_JOINED" * state.joined, "_BY_TOKEN" * state.by_token
-    return f"{what}_ON_{_label(mesh, state.rows)}{joined}{order}".upper()
+    waiting = "_UNTRANSFORMED" * state.transform
+    return f"{what}_ON_{_label(mesh, state.rows)}{joined}{order}{waiting}".upper()
 
 
 def _label(mesh: Mesh, mask: int) -> str:
     return mesh.label(mask) if mask else "all"
 
 
-def _complete(state: State, scope: Scope) -> Draft:
-    group = scope.group(state.owes)
+def _complete(ways: Access, scope: Scope, calls: Calls) -> Draft:
+    group, names = scope.group(ways.handed_off.owes), Names("value")
+    calls = replace(calls, producer="the stage")
+    writer = Writer(scope, calls, at_producer=False, names=names)
+    script = writer.write(replayed(ways.complete, ways.handed_off, ways.facts))
     return Draft(
-        base=f"complete_over_{group}",
+        base="_".join([f"complete_over_{group}", *map(_word, script.summary[1:])]),
         params=MOVED,
         returns="Tensor",
-        doc=(f"Completes the sum over {group}.", "", "collectives:", f"  all_reduce({group})"),
-        body=(f"return batch.groups.{group}.all_reduce(value)",),
+        doc=(*summary("The complete output", script), *collectives(script)),
+        body=body(script.lines, result="value"),
+        needs=frozenset(script.helpers),
+        custom=frozenset(script.custom),
     )
 
 
@@ -187,7 +210,7 @@ def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> 
     script = writer.write(replayed(path, state, replace(ways.facts, carries=False)))
     goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.STREAM)
     title = "The residual with the output added"
-    doc = (f"{title}: it is that already.", "")
+    doc: tuple[str, ...] = (f"{title}: it is that already.", "")
     if script.summary:
         doc = summary(title if state.phase is not Phase.STREAM else "The residual", script)
     done = script.summary[:-1] if script.summary[-1:] == ["add"] else script.summary
@@ -206,7 +229,7 @@ def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> 
 
 def _word(step: str) -> str:
     """A step of a summary as a word of an identifier."""
-    return step.replace(" over ", " ").replace(" ", "_")
+    return re.sub(r"\W+", "_", step.replace(" over ", " ").replace("-", "minus "))
 
 
 def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
@@ -225,7 +248,10 @@ def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title:
     )
 
 
-def _resume(boundary: Boundary, ways: Access, scope: Scope, calls: Calls) -> ResumeDraft:
+def _resume(
+    boundary: Boundary, ways: Access, scope: Scope, calls: Calls, *, shows: bool
+) -> ResumeDraft:
+    """The other ways in; ``shows``: the consumer may be asked to show what it reads."""
     edge, goal, facts = boundary.edge, boundary.goal, ways.facts
     source = edge.producer or "start"
     stack = ways.stack_rows
@@ -236,34 +262,27 @@ def _resume(boundary: Boundary, ways: Access, scope: Scope, calls: Calls) -> Res
     from_written = Way(base, "From the written stream", written, sequence, opening)
     completed = None
     if ways.completed is not None:
-        done = ops.AllReduce(ways.handed_off.owes).apply(ways.handed_off, facts)
-        assert done is not None
+        done = ways.done
         taken = "hidden = stream.take(hidden)"
         if done.phase is Phase.STREAM:
             taken = "stream.residual = stream.take(hidden)"
         sequence = replayed(ways.completed, done, facts)
         base, origin = f"{source}_completed_to_{edge.consumer}", f"From {source}, completed,"
         completed = crossed(Way(base, origin, done, sequence, (taken,)), boundary, scope, calls)
-    kept = _leaves_alone(boundary, calls)
+    kept = calls.kept
+    to_producer, to_input = Shown(None, False), Shown(None, False)
+    if shows or edge.consumer == FINAL:
+        to_producer = _shown(ways, ways.to_producer, goal, stack, scope, kept)
+    if shows:
+        to_input = _shown(ways, ways.to_input, goal, goal.rows, scope, kept, goal.by_token)
     return ResumeDraft(
         base=f"{source}_to_{edge.consumer}",
-        written=crossed(from_written, boundary, scope, calls),
+        # What a model wrote is the model's: it may write it again.
+        written=crossed(from_written, boundary, scope, replace(calls, kept=False)),
         completed=completed,
-        producer=_shown(ways, ways.to_producer, goal, stack, scope, kept),
-        input=_shown(ways, ways.to_input, goal, goal.rows, scope, kept, goal.by_token),
+        producer=to_producer,
+        input=to_input,
     )
-
-
-def _leaves_alone(boundary: Boundary, calls: Calls) -> bool:
-    """Whether the residual that was read is new and nothing writes it: the certificate.
-
-    It is what a built-in update made, not what a model or a collective handed over, and the
-    built-in read returned something else.
-    """
-    update = calls.update
-    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
-    made = update is not None and update.call is None and not joins
-    return made and calls.read.facts.plain_norm
 
 
 def _shown(
@@ -294,7 +313,7 @@ def _empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     opening = "hidden = stream.take(hidden)"
     if start.phase is Phase.STREAM:
         opening = "stream.take(hidden)"
-    source = boundary.edge.producer
+    source = boundary.edge.producer or "start"
     way = Way(
         f"{source}_to_{FINAL}_empty",
         f"Without a norm from {source}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
-from boundaryc.emit.layout_text import bracketed, indented
+from boundaryc.emit.layout_text import bracketed, broken, indented
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Collective, How, Script, Step, Writer, steps
+from boundaryc.emit.script import Calls, Collective, How, Script, Writer
 from boundaryc.emit.statements import body
+from boundaryc.emit.steps import Step, steps
 from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
 from boundaryc.plan.access import handed_off
@@ -46,18 +47,25 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ExitDraft:
-    """The exit of an FFN: its flags, and the two functions that go with them."""
+    """The exit of a stage: its flags, and the functions that go with them."""
 
     base: str
     fuse: bool
     scatter: bool
     reduce: Draft
     leave: Draft
+    adds_tail: Draft | None = None
+
+    def functions(self) -> tuple[Draft, ...]:
+        """Every function that it names, in the order in which they run."""
+        tail = (self.adds_tail,) if self.adds_tail else ()
+        return (self.reduce, *tail, self.leave)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two exits the same."""
-        return (self.base, self.fuse, self.scatter, self.reduce.key, self.leave.key)
+        functions = tuple(function.key for function in self.functions())
+        return (self.base, self.fuse, self.scatter, functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +80,29 @@ class Drafts:
         """The plain names of the functions, in the order in which they run."""
         names = [self.leave.base] if self.leave else []
         if self.exit:
-            names += [self.exit.reduce.base, self.exit.leave.base, self.exit.base]
+            names += [*(function.base for function in self.exit.functions()), self.exit.base]
         return (*names, self.prepare.base)
 
 
-def draft(boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool) -> Drafts:
-    """The functions of ``boundary``; ``scoped``: its producer obeys the decision of an exit."""
+def draft(
+    boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool, tail: bool = False
+) -> Drafts:
+    """The functions of ``boundary``.
+
+    ``scoped``: its producer obeys the decision of an exit; ``tail``: and adds a replicated part.
+    """
     before, after = steps(boundary)
     prepare = _prepare(boundary, scope, calls, after)
     if boundary.edge.producer == ENTRY:
         return Drafts(prepare)
     if not scoped:
         return Drafts(prepare, leave=_leave(boundary, scope, calls, before))
-    return Drafts(prepare, exit=_exit(boundary, scope, calls, before))
+    exit_ = _exit(boundary, scope, calls, before)
+    if tail and (exit_.fuse or exit_.scatter):
+        # The sum is never the next stage's: the boundary completes it before the hand-off.
+        adds = _adds_tail(boundary.edge.producer, scope, boundary.start.owes)
+        exit_ = replace(exit_, fuse=False, scatter=True, adds_tail=adds)
+    return Drafts(prepare, exit=exit_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +165,9 @@ def crossed(way: Way, boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
 def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
     script = Writer(scope, calls, at_producer=True).write(sequence)
     state = handed_off(boundary)
-    params = calls.update.params if calls.update else ()
     carried = ""
-    if params and state.phase is not Phase.STREAM:
-        carried = f", ({', '.join(params)}{',' if len(params) == 1 else ''})"
+    if calls.carried and state.phase is not Phase.STREAM:
+        carried = f", ({', '.join(calls.carried)}{',' if len(calls.carried) == 1 else ''})"
     if calls.access:
         carried += f", access={calls.access}"
     if state.phase is Phase.STREAM:
@@ -159,10 +176,10 @@ def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step,
         last, returns = f"return stream.owe(hidden{carried})", "OwedOutput"
     else:
         last, returns = f"return stream.pend(hidden{carried})", "Tensor"
-    needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if params else set())
+    needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if calls.params else set())
     return Draft(
         base=f"{boundary.edge.producer}_leave",
-        params=("hidden: Tensor", "batch: Batch", *(f"{name}: Any" for name in params)),
+        params=("hidden: Tensor", "batch: Batch", *(f"{name}: Any" for name in calls.params)),
         returns=returns,
         doc=_leave_doc(boundary, scope.mesh, script, state),
         body=body([*script.lines, last]),
@@ -191,8 +208,10 @@ def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> 
 def _exit(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> ExitDraft:
     """One decision: who does the sum, which flags say so, and what is left to do afterwards."""
     producer, owes = boundary.edge.producer, boundary.start.owes
-    if sequence and owes and sequence[0].op == ops.AllReduce(owes):
-        leave = _leave(boundary, scope, calls, sequence[1:])
+    first = next((step for step in sequence if not isinstance(step.op, ops.Transform)), None)
+    if first is not None and owes and first.op == ops.AllReduce(owes):
+        rest = tuple(step for step in sequence if step is not first)
+        leave = _leave(boundary, scope, calls, rest)
         reduce = _sum_inside(producer, scope, owes)
         return ExitDraft(f"{producer}_exit", False, False, reduce, leave)
     leave = _leave(boundary, scope, calls, sequence)
@@ -242,6 +261,17 @@ def _kept(producer: str, mesh: Mesh, owes: int) -> Draft:
     )
 
 
+def _adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
+    group = scope.group(owes)
+    return Draft(
+        base=f"{producer}_tail",
+        params=("batch: Batch",),
+        returns="bool",
+        doc=(f"One rank of {group} adds what all of them hold whole to its partial.",),
+        body=(f"return batch.groups.{group}.rank == 0",),
+    )
+
+
 def sends(drafts: Drafts) -> tuple[Collective, ...]:
     """All collectives of a boundary, those inside the producer's exit first."""
     exit_ = drafts.exit
@@ -262,4 +292,5 @@ def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> 
     else:
         doc = [f'"""{doc[0]}', *doc[1:], '"""']
     head = bracketed(f"def {name}(", draft.params, f") -> {draft.returns}:")
-    return (*head, *indented([*doc, *draft.body]))
+    lines = [part for line in draft.body for part in broken(line, indent=4)]
+    return (*head, *indented([*doc, *lines]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.naming import Traits, suffixes
@@ -13,13 +14,16 @@ from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, How
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
+from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+from boundaryc.topology.contracts import regime
 
 FINAL_READ = "norm"
 """How the end of a stack reads the residual."""
 
-DraftT = TypeVar("DraftT", Draft, ExitDraft)
+DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +54,32 @@ class Named(Generic[DraftT]):
 
 @dataclass(slots=True)
 class VariantFunctions:
-    """The functions of one batch variant, in the order in which a forward meets them."""
+    """The functions of one batch variant, in the order in which a forward meets them.
+
+    ``beside`` are those of its other module, for a model that uses outputs between stages;
+    ``accesses`` and ``resumes`` are what they make up.
+    """
 
     variant: str
     functions: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
     exits: dict[tuple[object, ...], Named[ExitDraft]] = field(default_factory=dict)
+    beside: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
+    accesses: dict[tuple[object, ...], Named[AccessDraft]] = field(default_factory=dict)
+    resumes: dict[tuple[object, ...], Named[ResumeDraft]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class TopologyFunctions:
-    """Everything one topology needs; ``drafts`` has the functions of each use."""
+    """Everything one topology needs; ``drafts`` has the functions of each use.
+
+    ``between`` has those for a model that uses outputs between stages.
+    """
 
     plan: TopologyPlan
     scope: Scope
     variants: dict[str, VariantFunctions]
     drafts: dict[Use, Drafts]
+    between: dict[Use, Between]
     order: tuple[Edge, ...]
 
 
@@ -74,6 +89,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
     taken |= {"join"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
+    taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
     taken |= {param for op in outside.values() for param in op.params}
     calls = {name: f"{op.call}" for name, op in outside.items()}
     names: dict[str, str] = {}
@@ -82,27 +98,61 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
         others = {other.partition(":")[2] for other in calls.values() if other != call}
         clashes = function in taken or function in others
         clashes |= any(part in f"_{function}_" for part in ("_to_", "_leave_", "_reduce_"))
+        clashes |= function.startswith(("complete_over_", "fold", "spread_to_"))
         names[name] = f"{name}_operation" if clashes else function
     return names
 
 
 def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
     """Drafts, merges and names the functions of ``topology``."""
-    scope = Scope(topology.mesh)
     edges = _by_repetition(plan)
-    result = TopologyFunctions(topology, scope, {}, {}, edges)
-    cache: dict[Boundary, Drafts] = {}
-    for use in _uses(plan, topology, edges):
-        boundary = topology.tables[use.policy][use.column][use.edge]
-        if boundary not in cache:
-            cache[boundary] = _draft(plan, scope, boundary)
-        variant = topology.columns[use.column].variant
-        known = result.variants.setdefault(variant, VariantFunctions(variant))
-        result.drafts[use] = cache[boundary]
-        _record(known, use, cache[boundary], _how(boundary))
-    for variant_functions in result.variants.values():
-        _name(plan, topology, variant_functions)
+    result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
+    uses = list(_uses(plan, topology, edges))
+    _add_between(plan, result, uses)
+    _add_drafts(plan, result, uses)
     return result
+
+
+def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
+    """First what exits leave in the stream, as the exits name it."""
+    cache: dict[tuple[str, Boundary], Between] = {}
+    for use in uses:
+        variant, boundary = _place(result.plan, use)
+        known = result.variants.setdefault(variant, VariantFunctions(variant))
+        if (variant, boundary) not in cache:
+            rows = regime(variant, result.plan.mesh).rows
+            calls, shows = _calls(plan, boundary, ""), _mixes(plan, use.edge.consumer)
+            cache[variant, boundary] = between(boundary, result.scope, calls, rows, shows=shows)
+        found = result.between[use] = cache[variant, boundary]
+        _record_between(known, use, found, _how(boundary))
+    for known in result.variants.values():
+        _name_between(plan, result.plan, known)
+
+
+def _mixes(plan: StackPlan, stage: str) -> bool:
+    """Whether a stage is a token mixer, such as attention."""
+    return stage != FINAL and plan.stack.stage(stage).kind != "ffn"
+
+
+def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
+    cache: dict[tuple[str, Boundary], Drafts] = {}
+    for use in uses:
+        variant, boundary = _place(result.plan, use)
+        known = result.variants[variant]
+        if (variant, boundary) not in cache:
+            left = result.between[use].access
+            access = known.accesses[left.key].name if left else ""
+            cache[variant, boundary] = _draft(plan, result.scope, boundary, access)
+        found = result.drafts[use] = cache[variant, boundary]
+        _record(known, use, found, _how(boundary))
+    for known in result.variants.values():
+        _name(plan, result.plan, known)
+
+
+def _place(topology: TopologyPlan, use: Use) -> tuple[str, Boundary]:
+    """The variant of a use and the boundary that was planned for it."""
+    boundary = topology.tables[use.policy][use.column][use.edge]
+    return topology.columns[use.column].variant, boundary
 
 
 def _by_repetition(plan: StackPlan) -> tuple[Edge, ...]:
@@ -120,19 +170,42 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
                 yield Use(edge, column, policy)
 
 
-def _draft(plan: StackPlan, scope: Scope, boundary: Boundary) -> Drafts:
+def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
+    producer = boundary.edge.producer
+    reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
+    scoped, tail = reduction != "partial", reduction == "local_tail"
+    return draft(boundary, scope, _calls(plan, boundary, access), scoped=scoped, tail=tail)
+
+
+def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
+    """The operations around a boundary; ``access`` is what its producer leaves in the stream."""
     producer, consumer = boundary.edge.producer, boundary.edge.consumer
-    source = None if producer == ENTRY else plan.stack.stage(producer)
     target = None if consumer == FINAL else plan.stack.stage(consumer)
-    calls = Calls(
-        producer,
-        consumer,
-        plan.operations[source.update] if source else None,
-        plan.operations[target.read if target else FINAL_READ],
-        imported_names(plan),
-    )
-    scoped = source is not None and source.reduction != "partial"
-    return draft(boundary, scope, calls, scoped=scoped)
+    read = plan.operations[target.read if target else FINAL_READ]
+    calls = Calls(producer, consumer, None, read, imported_names(plan), access)
+    calls = replace(calls, captures=boundary.edge.target.captures)
+    if producer == ENTRY:
+        return calls
+    stage = plan.stack.stage(producer)
+    update, declared = plan.operations[stage.update], stage.transform
+    calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
+    calls = replace(calls, kept=_leaves_alone(boundary, update, read))
+    if declared is None:
+        return calls
+    transform = plan.operations[transform_operation(declared.name)]
+    calls = replace(calls, transform=transform, factor=declared.scale)
+    waits = handed_off(boundary).transform
+    return replace(calls, carried=calls.params) if waits else calls
+
+
+def _leaves_alone(boundary: Boundary, update: Operation, read: Operation) -> bool:
+    """Whether the residual that was read is new and nothing writes it: the certificate.
+
+    It is what a built-in update made, not what a model or a collective handed over, and the
+    built-in read returned something else.
+    """
+    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
+    return update.call is None and not joins and read.facts.plain_norm
 
 
 def _how(boundary: Boundary) -> str:
@@ -156,11 +229,32 @@ def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None
     if drafts.leave:
         functions.append(drafts.leave)
     if drafts.exit:
-        functions += [drafts.exit.reduce, drafts.exit.leave]
+        functions += drafts.exit.functions()
         decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
         decision.uses.append(use)
     for function in functions:
         known.functions.setdefault(function.key, Named(function, how=how)).uses.append(use)
+
+
+def _record_between(known: VariantFunctions, use: Use, found: Between, how: str) -> None:
+    for function in found.functions():
+        known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
+    resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
+    resume.uses.append(use)
+    if found.access:
+        left = known.accesses.setdefault(found.access.key, Named(found.access, how=how))
+        left.uses.append(use)
+
+
+def _name_between(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+    taken: set[str] = set()
+    auto = plan.stack.policy_auto
+    _name_all(known.beside.values(), taken, auto, str)
+    _name_all(known.accesses.values(), taken, auto, str.upper)
+    _name_all(known.resumes.values(), taken, auto, str.upper)
+    for group in by_base(known.beside.values()):
+        for named in group if len(group) > 1 else ():
+            named.when = when(plan, topology, known.variant, named.uses, leaves=False)
 
 
 def _name(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
@@ -210,22 +304,40 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
     """What may tell this function from its namesakes, the most telling first."""
     edges = [use.edge for use in named.uses]
     draft = named.draft
-    body = draft if isinstance(draft, Draft) else draft.leave
+    own = _main(draft)
     return {
         "to": ""
         if not _leaves(draft)
         else f"to_{'_or_'.join(_sorted(edge.consumer for edge in edges))}",
-        "own": body.how or "complete",
+        "keeps": keeping(edges),
+        "update": draft.update if isinstance(draft, AccessDraft) else "",
+        "residual": draft.residual if isinstance(draft, AccessDraft) else "",
+        "own": (own.how if own else "") or "complete",
         "how": named.how or "complete",
-        "uneven": body.uneven,
+        "uneven": own.uneven if own else "",
         "after": after(edges),
         "policy": policy_words([use.policy for use in named.uses], auto),
-        "batches": "_".join(str(use.column) for use in named.uses),
+        "batches": "_".join(map(str, sorted({use.column for use in named.uses}))),
     }
 
 
-def _leaves(draft: Draft | ExitDraft) -> bool:
+def _main(draft: Draft | ExitDraft | AccessDraft | ResumeDraft) -> Draft | None:
+    """The function that says most about a draft of several."""
+    match draft:
+        case Draft():
+            return draft
+        case ExitDraft():
+            return draft.leave
+        case ResumeDraft():
+            return draft.completed or draft.written
+        case AccessDraft():
+            return draft.fold
+
+
+def _leaves(draft: Draft | ExitDraft | AccessDraft | ResumeDraft) -> bool:
     """Whether a draft belongs to the end of a stage."""
+    if isinstance(draft, (AccessDraft, ResumeDraft)):
+        return False
     return isinstance(draft, ExitDraft) or "_to_" not in draft.base
 
 
@@ -236,12 +348,21 @@ def after(edges: Iterable[Edge]) -> str:
     return f"after_{'_or_'.join(words)}" if words else "at_start"
 
 
+def keeping(edges: Iterable[Edge]) -> str:
+    """What is captured at these edges, as words of an identifier."""
+    names = _sorted(name for edge in edges for name in edge.target.captures)
+    return f"keeping_{'_'.join(names)}" if names else "keeping_nothing"
+
+
 def _sorted(names: Iterable[str]) -> list[str]:
     return sorted(set(names))
 
 
 def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
-    """The qualified names that a use needs: ``prepare`` and, after a stage, ``leave``."""
+    """The qualified names that a use needs: ``prepare``, ``resume`` and, after a stage, ``leave``.
+
+    The end of the stack has ``empty`` too, for ranks without rows.
+    """
     variant = functions.plan.columns[use.column].variant
     known, drafts = functions.variants[variant], functions.drafts[use]
     found = {"prepare": f"{variant}.{known.functions[drafts.prepare.key].name}"}
@@ -249,4 +370,15 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
         found["leave"] = f"{variant}.{known.functions[drafts.leave.key].name}"
     if drafts.exit:
         found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"
+    beside = functions.between[use]
+    found["resume"] = f"{access_module(variant)}.{known.resumes[beside.resume.key].name}"
+    if use.edge.consumer == FINAL:
+        found["empty"] = "None"
+        if beside.empty:
+            found["empty"] = f"{access_module(variant)}.{known.beside[beside.empty.key].name}"
     return found
+
+
+def access_module(variant: str) -> str:
+    """The module of a variant's functions for a model that uses outputs between stages."""
+    return f"{variant}_access"

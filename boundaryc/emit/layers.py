@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.layout_text import listed
 from boundaryc.language.model import Stage
+from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
 
@@ -40,7 +41,7 @@ class LayerKind:
 
 TAKEN = frozenset(
     {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
-    | {"Groups", "Layer", "Norm", "Rows", "Stack", "Table"}
+    | {"Groups", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
 )
 """Classes that stand beside those of layers in some generated module."""
 
@@ -64,7 +65,7 @@ def layer_kinds(plan: StackPlan) -> tuple[LayerKind, ...]:
 
 
 def _joined(stages: tuple[str, ...]) -> str:
-    return "".join(_camel(stage) for stage in stages)
+    return "".join(_camel(stage) for stage in stages) or "Empty"
 
 
 def spans(indexes: list[int], most: int = 6) -> str:
@@ -95,12 +96,30 @@ def _camel(name: str) -> str:
 def _slot(plan: StackPlan, name: str) -> StageSlot:
     stage = plan.stack.stage(name)
     read, update = plan.operations[stage.read], plan.operations[stage.update]
+    transform: tuple[Param, ...] = ()
+    if stage.transform is not None:
+        declared = plan.operations[transform_operation(stage.transform.name)]
+        transform = tuple(_transform_param(name, param, declared) for param in declared.params)
+    params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
     return StageSlot(
         stage,
-        "AttentionBoundary" if stage.reduction == "partial" else "FfnBoundary",
+        _boundary(stage),
         tuple(_param(name, param, norm=read.call is None) for param in read.params),
-        tuple(_param(name, param, norm=False) for param in update.params),
+        tuple({param.name: param for param in params}.values()),
     )
+
+
+def _boundary(stage: Stage) -> str:
+    """The class of a stage's boundary: who ends its sum, and whether it mixes tokens."""
+    if stage.reduction == "partial":
+        return "AttentionBoundary"
+    return "FfnBoundary" if stage.kind == "ffn" else "MixerBoundary"
+
+
+def _transform_param(stage: str, param: str, transform: Operation) -> Param:
+    if transform.call is None:
+        return Param(f"{stage}_{param}", "Norm", f"the norm of the output of {stage}")
+    return _param(stage, param, norm=False)
 
 
 def _param(stage: str, param: str, *, norm: bool) -> Param:

@@ -34,9 +34,26 @@ def tuple_lines(head: str, items: Sequence[str], *, indent: int = 0) -> tuple[st
     """
     if len(items) == 1:
         line = f"{head}({items[0]},)"
-        if indent + len(line) <= WIDTH:
-            return (line,)
+        return (line,) if indent + len(line) <= WIDTH else (f"{head}(", f"    {items[0]},", ")")
     return bracketed(f"{head}(", items, ")", indent=indent)
+
+
+def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
+    """A statement that ends in a call, with one argument a line where it is too long.
+
+    >>> broken("return f(x, (y, z))", indent=90)
+    ('return f(', '    x,', '    (y, z),', ')')
+    """
+    if indent + len(line) <= WIDTH or not line.endswith(")"):
+        return (line,)
+    depth, start, items = 0, line.index("("), [""]
+    for character in line[start + 1 : -1]:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += character
+    return bracketed(line[: start + 1], [item.strip() for item in items], ")", indent=indent)
 
 
 def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:

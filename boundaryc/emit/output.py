@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from boundaryc.emit.access_views import access_view
 from boundaryc.emit.files import Origin, with_header
-from boundaryc.emit.functions import TopologyFunctions, topology_functions
+from boundaryc.emit.functions import TopologyFunctions, access_module, topology_functions
 from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json
@@ -67,6 +68,8 @@ def _topology(
     for variant, known in functions.variants.items():
         module = variant_view(plan, functions, known)
         modules[f"{variant}.py"] = render("module.py.jinja", module)
+        beside = access_view(plan, functions, known)
+        modules[f"{access_module(variant)}.py"] = render("module.py.jinja", beside)
     around = {f"../{name}": text for name, text in shared.items()}
     hashed = replace(view, hash=tree_hash(origin, around | modules))
     return modules | {"__init__.py": render("topology.py.jinja", hashed)}

@@ -65,6 +65,7 @@ def _edge(topology: TopologyPlan, variant: str, edge: Edge) -> dict[str, object]
     return {
         "boundary": f"{edge.producer or 'start'} -> {edge.consumer}",
         **({"after": edge.source.producer} if edge.source.producer != ENTRY else {}),
+        **({"captures": list(edge.target.captures)} if edge.target.captures else {}),
         "plans": [
             {**_boundary(topology.mesh, boundary), "when": _when(topology, variant, uses)}
             for boundary, uses in found.values()
@@ -132,8 +133,10 @@ def _text(mesh: Mesh, op: ops.Operation) -> str:
             words += ["variable"] * value
         elif field.name == "to_tokens":
             words.append("to tokens" if value else "to shards")
+        elif field.name == "index":
+            words.append(str(value))
         elif field.name == "axes":
             words.append(mesh.label(value))
-        else:
+        elif value:
             words.append(f"{field.name} {mesh.label(value)}")
     return " ".join(words)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from boundaryc.emit.scope import Scope
+from boundaryc.emit.steps import Step
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.result import Boundary
-from boundaryc.plan.state import EdgeFacts, Phase, State
+from boundaryc.plan.state import Phase
 
 
 class How(Enum):
@@ -34,9 +33,12 @@ class Collective:
 class Calls:
     """How the operations around a boundary are called.
 
-    ``update`` is the producer's, None where there is none; ``read`` is the consumer's. ``names``
-    are the names under which operations from outside are imported, by operation name. ``access`` is
-    the constant that the producer's exit leaves in the stream.
+    ``update`` is the producer's, None where there is none, ``scale`` the factor of a scaled one;
+    ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
+    needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
+    ``names`` are the names under which operations from outside are imported, by operation name.
+    ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
+    residual that is read; ``kept``: nothing writes its storage afterwards.
     """
 
     producer: str
@@ -45,6 +47,19 @@ class Calls:
     read: Operation
     names: dict[str, str]
     access: str = ""
+    scale: float | None = None
+    transform: Operation | None = None
+    factor: float | None = None
+    carried: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
+    kept: bool = False
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """What the producer binds, in the order in which its exit takes it."""
+        operations = (self.transform, self.update)
+        named = (param for operation in operations if operation for param in operation.params)
+        return tuple(dict.fromkeys(named))
 
 
 @dataclass(slots=True)
@@ -59,43 +74,6 @@ class Script:
     moves_residual: bool = False
     helpers: set[str] = field(default_factory=set)
     custom: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An operation of a path with the states around it."""
-
-    op: ops.Operation
-    before: State
-    after: State
-
-
-def replayed(
-    operations: Iterable[ops.Operation], state: State, facts: EdgeFacts
-) -> tuple[Step, ...]:
-    """The operations from ``state`` on, each with the states around it."""
-    found: list[Step] = []
-    for op in operations:
-        after = _applied(op, state, facts)
-        found.append(Step(op, state, after))
-        state = after
-    return tuple(found)
-
-
-def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The operations of a boundary before and after its hand-off, if it has one."""
-    every = replayed(boundary.path.ops, boundary.start, boundary.facts)
-    for split, step in enumerate(every):
-        if isinstance(step.op, ops.HandOff):
-            return every[:split], every[split + 1 :]
-    return (), every
-
-
-def _applied(op: ops.Operation, state: State, facts: EdgeFacts) -> State:
-    after = op.apply(state, facts)
-    if after is None:
-        raise ValueError(f"{op} is not legal in {state}")
-    return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +105,7 @@ class Writer:
         self.value, self.residual, self._written = names.value, names.residual, names.written
         self.wanted = wanted
         self.script = Script()
+        self._unpacked: set[str] = set()
 
     def write(self, sequence: tuple[Step, ...]) -> Script:
         """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
@@ -135,24 +114,27 @@ class Writer:
             step = sequence[index]
             following = sequence[index + 1] if index + 1 < len(sequence) else None
             if following is not None and self._fuses(step, following):
-                self._say("add", "norm")
+                self._say(self._added(), "norm")
                 self._call("add_rms_norm")
-                added = f"add_rms_norm({self.value}, {self.residual}, norm.weight)"
+                scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
+                added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"
                 self._put(f"{self.value}, {self._written} = {added}")
                 self.residual = self._written
                 index += 2
                 continue
             self._step(step)
             index += 1
+        if self._unpacked:
+            names = [name if name in self._unpacked else "_" for name in self.calls.carried]
+            tuple_ = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
+            self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
 
     def _fuses(self, step: Step, following: Step) -> bool:
         update, read = self.calls.update, self.calls.read
         if not (isinstance(step.op, ops.Update) and isinstance(following.op, ops.Read)):
             return False
-        if update is None or update.call or read.call:
-            return False
-        return update.facts.plain_add and read.facts.plain_norm
+        return update is not None and not update.call and read.facts.plain_norm
 
     def _step(self, step: Step) -> None:
         match step.op:
@@ -174,6 +156,10 @@ class Writer:
                 self._reorder(step, to_tokens)
             case ops.Join():
                 self._join(step)
+            case ops.Capture():
+                self._capture(step, step.op)
+            case ops.Transform():
+                self._transform()
             case ops.Update():
                 self._update()
             case ops.Read():
@@ -269,20 +255,49 @@ class Writer:
         self._say("add the residual to one partial")
         self.script.moves_residual = True
 
+    def _transform(self) -> None:
+        transform = self.calls.transform
+        assert transform is not None
+        if transform.name == "scale":
+            self._put(f"{self.value} = {self.value} * {self.calls.factor!r}")
+            self._say(f"scale by {self.calls.factor!r}")
+            return
+        params = self._bound(transform)
+        if transform.call is None:
+            self._call("rms_norm")
+            self._put(f"{self.value} = rms_norm({self.value}, {params[0]}.weight)")
+            self._say("norm of the output")
+            return
+        arguments = ", ".join([self.value, *params])
+        self._put(f"{self.value} = {self._imported(transform)}({arguments})")
+        self._say(transform.name)
+
     def _update(self) -> None:
         update = self.calls.update
         if update is None or update.call is None:
             self._call("add")
-            self._write(f"add({self.value}, {self.residual})")
-            self._say("add")
+            scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
+            self._write(f"add({self.value}, {self.residual}{scale})")
+            self._say(self._added())
             return
         name = self._imported(update)
         params = ["*stream.params"]
-        if self.at_producer or not update.params:
-            params = list(update.params)
+        if self.at_producer or self.calls.carried != update.params:
+            params = self._bound(update)
+        elif not update.params:
+            params = []
         arguments = ", ".join([self.value, self.residual, *params])
         self._write(f"{name}({arguments})")
         self._say(update.name)
+
+    def _added(self) -> str:
+        return "add" if self.calls.scale is None else f"add times {self.calls.scale!r}"
+
+    def _bound(self, operation: Operation) -> list[str]:
+        """The producer's parameters by name: an exit is given them, others find them carried."""
+        if not self.at_producer:
+            self._unpacked.update(operation.params)
+        return list(operation.params)
 
     def _read(self) -> None:
         read = self.calls.read
@@ -297,6 +312,22 @@ class Writer:
             arguments = ", ".join([self.residual, *read.params])
             self._put(f"{self.value} = {self._imported(read)}({arguments})")
             self._say(read.name)
+
+    def _capture(self, step: Step, op: ops.Capture) -> None:
+        name, value, owned = self.calls.captures[op.index], self.residual, self.calls.kept
+        if op.gather:
+            group = self.scope.group(op.gather)
+            sizes = self._sizes(op.gather, step.before.residual, op.variable)
+            value, owned = f"groups.{group}.all_gather({value}{sizes})", True
+            self.script.uneven |= op.variable
+            rows = step.before.residual & ~op.gather
+            why = f"{name} keeps the residual on {_held(self.scope.mesh.words(rows))}"
+            self._collect(f"all_gather({group})", why)
+        elif op.cut:
+            place = self.scope.row(op.cut, step.before.residual | op.cut)
+            value = f"rows.{place}.take({value})"
+        self._put(f'stream.capture("{name}", {value}{", owned=True" * owned})')
+        self._say(f"capture for {name}")
 
     def _completes(self, step: Step, label: str) -> str:
         verb = "does a part of" if step.after.owes else "completes"

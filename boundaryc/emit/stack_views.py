@@ -105,12 +105,16 @@ def _layer_view(kind: LayerKind) -> LayerView:
         bind_doc = (f'"""{sentence}', "", *wrapped("", f"{'; '.join(doc)}.", indent=8), '"""')
     return LayerView(
         name=kind.name,
-        doc=f"Boundaries of {listed(kind.stages)}: {kind.where}.",
+        doc=f"{_about(kind)}: {kind.where}.",
         fields=tuple(f"{slot.stage.name}: {slot.boundary}" for slot in kind.slots),
         head=head,
         bind_doc=bind_doc,
         arguments=tuple(arguments),
     )
+
+
+def _about(kind: LayerKind) -> str:
+    return f"Boundaries of {listed(kind.stages)}" if kind.stages else "No boundaries"
 
 
 def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> RowwiseView:
@@ -119,7 +123,7 @@ def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Row
         need
         for topology in functions
         for variant in topology.variants.values()
-        for named in variant.functions.values()
+        for named in (*variant.functions.values(), *variant.beside.values())
         for need in named.draft.needs
     }
     norm = plan.stack.norm
@@ -128,16 +132,24 @@ def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Row
         plan.stack.hidden_size,
         norm.eps,
         rounded=norm.accumulate == "rounded",
+        scaled=any(stage.update_scale is not None for stage in plan.stack.stages),
         needs=needs,
     )
 
 
 def norm_view(
-    name: str, width: int, eps: float, *, rounded: bool, needs: Collection[str]
+    name: str,
+    width: int,
+    eps: float,
+    *,
+    rounded: bool,
+    needs: Collection[str],
+    scaled: bool = False,
 ) -> RowwiseView:
     """The view for rows of ``width`` columns; ``needs`` are the functions that are called.
 
-    ``rounded``: the norm of a sum sees it as it was rounded to the residual's dtype.
+    ``rounded``: the norm of a sum sees it as it was rounded to the residual's dtype. ``scaled``:
+    what is added may have a factor, a constant of the call.
     """
     block = 1 << (width - 1).bit_length()
     return RowwiseView(
@@ -148,6 +160,7 @@ def norm_view(
         warps=max(1, min(16, block // 512)),
         masked=block != width,
         rounded=rounded,
+        scaled=scaled,
         norm="rms_norm" in needs,
         add_norm="add_rms_norm" in needs,
     )

@@ -10,6 +10,7 @@ from boundaryc.emit.functions import (
     TopologyFunctions,
     Use,
     after,
+    keeping,
     names_by_use,
     policy_words,
     unique,
@@ -35,10 +36,22 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One unbound layer: its class, and per stage the constants of its boundary."""
+    """One unbound layer: its class, and per stage the constants of its boundary.
+
+    These are how it is entered and left, and the other ways in.
+    """
 
     kind: LayerKind
-    boundaries: tuple[tuple[str, str], ...]
+    boundaries: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """The constants of the end of the stack: the norm, the other ways to it, and without rows."""
+
+    read: str
+    resume: str
+    empty: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class PolicyTable:
     name: str
     policies: tuple[str, ...]
     layers: tuple[Run, ...]
-    norm: str
+    norm: Norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,11 @@ def _boundaries(
             for column in kept:
                 use = Use(edge, column, policy)
                 names, drafts = names_by_use(functions, use), functions.drafts[use]
-                rows.setdefault(drafts.prepare.base, []).append(names["prepare"])
+                base = drafts.prepare.base
+                rows.setdefault(base, []).append(names["prepare"])
+                for other in ("resume", "empty"):
+                    if other in names:
+                        rows.setdefault(f"{base}_{other}", []).append(names[other])
                 if "leave" in names:
                     rows.setdefault(leave_base(functions, use), []).append(names["leave"])
             for base, row in rows.items():
@@ -127,6 +144,7 @@ def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
         traits = [
             {
                 "to": "" if "_TO_" in base else _consumers(constant),
+                "keeps": keeping(constant.edges).upper() if "_TO_" in base else "",
                 "after": after(constant.edges).upper(),
                 "policy": policy_words(constant.policies, auto).upper(),
             }
@@ -156,15 +174,15 @@ def _policies(
             _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
         ]
         for layer, shape in zip(by_shape[policy], pattern.shapes, strict=True):
-            base = f"{'_'.join(layer.kind.stages).upper()}_LAYER"
+            base = f"{'_'.join(layer.kind.stages or ('empty',)).upper()}_LAYER"
             constant = layers.setdefault(layer, Constant(base, ()))
-            constant.edges.append(shape.boundaries[0][0])
+            constant.edges.extend(entering for entering, _ in shape.boundaries[:1])
             constant.policies.append(policy)
     _name_layers(plan, layers, by_shape, pattern, taken)
-    tables: dict[tuple[tuple[Run, ...], str], list[str]] = {}
+    tables: dict[tuple[tuple[Run, ...], Norm], list[str]] = {}
     for policy, found in by_shape.items():
         names = [layers[layer].name for layer in found]
-        norm = by_place[policy, plan.graph.last, _prepare_base(plan.graph.last)]
+        norm = _norm(policy, plan.graph.last, by_place)
         sequence = runs([names[number] for number in pattern.order])
         tables.setdefault((sequence, norm), []).append(policy)
     order = list(functions.plan.tables)
@@ -178,6 +196,11 @@ def _policies(
         )
         for (sequence, norm), policies in tables.items()
     )
+
+
+def _norm(policy: str, last: Edge, by_place: dict[tuple[str, Edge, str], str]) -> Norm:
+    base = _prepare_base(last)
+    return Norm(*(by_place[policy, last, base + end] for end in ("", "_RESUME", "_EMPTY")))
 
 
 def _table_name(policies: list[str], order: list[str], *, alone: bool) -> str:
@@ -197,8 +220,13 @@ def _layer(
     boundaries = []
     for entering, leaving in shape.boundaries:
         leave = leave_base(functions, Use(leaving, 0, policy)).upper()
+        prepare = _prepare_base(entering)
         boundaries.append(
-            (by_place[policy, entering, _prepare_base(entering)], by_place[policy, leaving, leave])
+            (
+                by_place[policy, entering, prepare],
+                by_place[policy, leaving, leave],
+                by_place[policy, entering, f"{prepare}_RESUME"],
+            )
         )
     return Layer(kinds[shape.stages], tuple(boundaries))
 
@@ -228,6 +256,7 @@ def _name_layers(
                 {
                     "place": _place(pattern, at),
                     "after": _after(constant),
+                    "keeps": keeping(constant.edges).upper(),
                     "policy": policy_words(constant.policies, plan.stack.policy_auto).upper(),
                 }
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.functions import TopologyFunctions, access_module
 from boundaryc.emit.layout_text import (
     bracketed,
     bracketed_import,
@@ -138,13 +138,14 @@ def topology_view(
         title=title,
         stack=plan.stack.name,
         topology=topology.spec.name,
+        captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
             "",
             *bracketed_import("..layers", sorted({*kinds, "Layer"})),
-            *bracketed_import(".", sorted(functions.variants)),
+            *bracketed_import(".", _modules(functions)),
             "from .layout import MESH, Batch, Groups, Rows",
         ),
         columns=_columns(topology, tables.columns),
@@ -158,10 +159,21 @@ def topology_view(
     )
 
 
-def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool]:
-    """Orders constants as a forward meets them: what leaves a stage before what enters the next."""
+def _modules(functions: TopologyFunctions) -> list[str]:
+    """Every module of functions."""
+    variants = list(functions.variants)
+    return sorted([*variants, *(access_module(variant) for variant in variants)])
+
+
+def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool, bool]:
+    """Orders constants as a forward meets them: what leaves a stage before what enters the next.
+
+    The other ways in stand behind the plain one.
+    """
     order = plan.graph.edges()
-    return min(order.index(edge) for edge in constant.edges), "_TO_" in constant.base
+    first = min(order.index(edge) for edge in constant.edges)
+    base = constant.base
+    return first, "_TO_" in base, base.endswith(("_RESUME", "_EMPTY"))
 
 
 def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
@@ -182,10 +194,13 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
 
 
 def _layer(name: str, layer: Layer) -> Lines:
+    if not layer.boundaries:
+        return (f"{name} = {layer.kind.name}()",)
     lines = [f"{name} = {layer.kind.name}("]
-    for slot, (prepare, leave) in zip(layer.kind.slots, layer.boundaries, strict=True):
+    for slot, (prepare, leave, resume) in zip(layer.kind.slots, layer.boundaries, strict=True):
         call = f"{slot.stage.name}={slot.boundary}("
-        lines += indented(closed(bracketed(call, [prepare, leave], ")", indent=5)))
+        arguments = [prepare, leave, f"resume={resume}"]
+        lines += indented(closed(bracketed(call, arguments, ")", indent=5)))
     return (*lines, ")")
 
 
@@ -206,7 +221,9 @@ def _table(table: PolicyTable) -> Lines:
         *periods,
         f"{table.name}: Table[Layer] = Table(",
         *indented(closed(layers)),
-        f"    norm={table.norm},",
+        f"    norm={table.norm.read},",
+        f"    norm_resume={table.norm.resume},",
+        f"    norm_empty={table.norm.empty},",
         ")",
     )
 

@@ -9,11 +9,12 @@ from boundaryc.emit.functions import (
     TopologyFunctions,
     Use,
     VariantFunctions,
+    access_module,
     by_base,
-    imported_names,
 )
+from boundaryc.emit.imports import module_imports
 from boundaryc.emit.layers import layer_kinds
-from boundaryc.emit.layout_text import bracketed_import, listed, wrapped
+from boundaryc.emit.layout_text import listed, wrapped
 from boundaryc.emit.topology_views import sizes
 from boundaryc.emit.views import Lines, ModuleView
 from boundaryc.graph.build import FINAL
@@ -64,61 +65,29 @@ def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> Itera
 
 def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
     reduce, leave = known.functions[draft.reduce.key], known.functions[draft.leave.key]
+    tail = draft.adds_tail
     return (
         f"{name} = ExitDecision(",
         f"    fuse_mlp_allreduce={draft.fuse},",
         f"    mlp_reduce_scatter={draft.scatter},",
         f"    reduce={reduce.name},",
         f"    leave={leave.name},",
+        *((f"    adds_tail={known.functions[tail.key].name},",) if tail else ()),
         ")",
     )
 
 
 def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
-    needs = {need for named in known.functions.values() for need in named.draft.needs}
-    custom = {name for named in known.functions.values() for name in named.draft.custom}
-    runtime = sorted(
-        (needs & {"Norm", "OwedOutput", "add", "join"})
-        | ({"ExitDecision"} if known.exits else set()),
-        key=lambda name: (not name[0].isupper(), name),
-    )
-    rowwise = sorted(needs & {"rms_norm", "add_rms_norm"})
-    lines = ["from typing import Any", ""] if "Any" in needs else []
-    lines += ["from torch import Tensor", ""]
-    outside = [(f"{plan.operations[name].call}", imported_names(plan)[name]) for name in custom]
-    lines += _first_party([("boundaryc.runtime", name, name) for name in runtime], outside)
-    lines.append("")
-    if rowwise:
-        lines.append(f"from ..rowwise import {', '.join(rowwise)}")
-    lines.append("from .layout import Batch")
-    return tuple(lines)
-
-
-def _first_party(
-    imports: list[tuple[str, str, str]], calls: Iterable[tuple[str, str]]
-) -> Iterator[str]:
-    """Imports of (module, name, alias) and of operations from outside, in a linter's order."""
-    plain: dict[str, list[str]] = {}
-    statements: list[tuple[str, str, Lines]] = []
-    for call, alias in sorted(set(calls)):
-        module, _, function = call.partition(":")
-        imports.append((module, function, alias))
-    for module, name, alias in imports:
-        if name == alias:
-            plain.setdefault(module, []).append(name)
-        else:
-            statements.append((module, name, (f"from {module} import {name} as {alias}",)))
-    for module, names in plain.items():
-        statements.append((module, names[0], bracketed_import(module, names)))
-    for _, _, lines in sorted(statements):
-        yield from lines
+    drafts = [named.draft for named in known.functions.values()]
+    more = {"ExitDecision"} if known.exits else set()
+    return module_imports(plan, drafts, more, beside=access_module(known.variant))
 
 
 def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:
     topology, mesh = functions.plan, functions.plan.mesh
     lines = [
         f"What runs between the stages of {plan.stack.name} on {topology.spec.name}, "
-        f"in {_batches(known.variant)}.",
+        f"in {batches(known.variant)}.",
         "",
         *_mesh_doc(topology),
         "",
@@ -137,7 +106,8 @@ def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFu
     return tuple(lines)
 
 
-def _batches(variant: str) -> str:
+def batches(variant: str) -> str:
+    """The batches of a variant, for people."""
     return f"{variant.replace('_', '-')} batches"
 
 
@@ -177,7 +147,9 @@ def _edge_lines(
     column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
     # Not which layers these are: a module is the same however often its layers are repeated.
-    lines = [f"  {kind.name} layers: {', '.join(kind.stages)}" for kind in kinds.values()]
+    lines = [
+        f"  {kind.name} layers: {', '.join(kind.stages) or 'no stages'}" for kind in kinds.values()
+    ]
     lines.append("")
     seen: dict[tuple[str, tuple[str, ...]], None] = {}
     entries = []
@@ -185,6 +157,8 @@ def _edge_lines(
         drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
         target = "final norm" if edge.consumer == FINAL else edge.consumer
         title = f"{edge.producer or 'start'} -> {target}"
+        if edge.target.captures:
+            title += f", for {listed(edge.target.captures)}"
         sent = sends(drafts)
         key = (title, tuple(one.text for one in sent))
         if key in seen:

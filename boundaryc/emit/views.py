@@ -63,6 +63,7 @@ class TopologyView:
     title: str
     stack: str
     topology: str
+    captures: str
     hash: str
     imports: Lines
     columns: Lines
@@ -95,5 +96,6 @@ class RowwiseView:
     warps: int
     masked: bool
     rounded: bool
+    scaled: bool
     norm: bool
     add_norm: bool

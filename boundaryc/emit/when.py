@@ -62,7 +62,12 @@ def _place(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> str:
     if leaves and len(consumers) < len({edge.consumer for edge in every}):
         shown = ["the final norm" if name == FINAL else name for name in consumers]
         words.append(f"before {listed(shown, 'or')}")
-    if any(edge.consumer in consumers and edge not in edges for edge in every):
+    rest = [edge for edge in every if edge.consumer in consumers and edge not in edges]
+    kept = {edge.target.captures for edge in edges}
+    if any(edge.target.captures not in kept for edge in rest) and not leaves:
+        shown = [listed(names) if names else "nothing" for names in sorted(kept)]
+        words.append(f"captured: {listed(shown, 'or')}")
+    elif rest:
         before = sorted({edge.source.producer for edge in edges})
         ran = [f"after {name}" if name else "first in the stack" for name in before]
         words.append(f"{edges[0].producer} ran {listed(ran, 'or')}")

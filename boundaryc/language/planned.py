@@ -14,18 +14,8 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "additive": ("stage.additive",),
-        "before_gather": ("stage.before_gather",),
-        "captures": ("stack.captures",),
         "drafts": ("stack.drafts",),
-        "layer without stages": (),
-        "mixer": ("stage.kind=mixer",),
-        "needs_every_row": ("stage.needs_every_row",),
-        "post_addition": ("stage.post_addition",),
         "quantize": ("stage.quantize",),
-        "reduction local_tail of ffn stages": (),
-        "reduction scoped of attention stages": (),
-        "scaled_add": ("stage.update=scaled_add", "scaledadd.scaled_add"),
-        "transform": ("stage.transform", "stage.before_reduce_scatter", "operation.role=transform"),
         # named only
         "branch": ("stack.branch",),
         "defer": ("stage.defer",),

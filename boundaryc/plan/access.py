@@ -2,8 +2,9 @@
 
 Between two stages a model may complete an output, fold it into the residual, or replace the stream
 by a residual of its own. What then follows has a plan of its own: it starts from the state the
-stream is in and arrives where the boundary arrives. These ways are taken seldom, so each has one form for
-batches of every evenness and for every policy: rows move by their counts, sums are all-reduces.
+stream is in and arrives where the boundary arrives. These ways are taken seldom, so each has one
+form for batches of every evenness and for every policy: rows move by their counts, sums are
+all-reduces.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boundaryc.plan.cost import Order
-from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice
+from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice, Transform
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal, Moves, search
 from boundaryc.plan.state import EdgeFacts, Phase, State
@@ -24,15 +25,17 @@ class Access:
     """The plans of one boundary besides its own. None where the state cannot occur.
 
     ``handed_off`` is the state in which the producer leaves the stream, ``facts`` is what they were
-    planned with, ``stack_rows`` are those on which the stack is entered and left. ``complete`` finishes its
-    sum in place; ``fold`` and, from a completed output, ``fold_completed`` make it a written stream
-    on the stack's rows. ``completed`` and ``written`` lead from a completed output and from such a
-    stream to the boundary's goal. ``spread`` brings a tensor on the stack's rows to those of the
-    output; ``to_producer`` and ``to_input`` bring the residual that was read to the stack's rows
-    and to the input's.
+    planned with, ``stack_rows`` are those on which the stack is entered and left. ``complete``
+    finishes the sum in place, and the transform that waits for it, and leaves the state ``done``;
+    ``fold`` and, from a completed output, ``fold_completed`` make it a
+    written stream on the stack's rows. ``completed`` and ``written`` lead from a completed output
+    and from such a stream to the boundary's goal. ``spread`` brings a tensor on the stack's rows to
+    those of the output; ``to_producer`` and ``to_input`` bring the residual that was read to the
+    stack's rows and to the input's.
     """
 
     handed_off: State
+    done: State
     facts: EdgeFacts
     stack_rows: int
     complete: Ops
@@ -53,20 +56,24 @@ def access(boundary: Boundary, rows: int) -> Access:
     state, goal = handed_off(boundary), boundary.goal
     facts = replace(boundary.facts, even=0, scatter=0)
     stream = Goal(rows, rows, phase=Phase.STREAM)
+    done, complete = state, _completion(state)
+    for op in complete:
+        after = op.apply(done, facts)
+        assert after is not None
+        done = after
     fold = fold_completed = completed = None
     if state.phase is not Phase.INITIAL:
         fold = _route(state, stream, facts, rounds=True)
     if state.owes and state.phase is Phase.CONTRIBUTION:
-        done = AllReduce(state.owes).apply(state, facts)
-        assert done is not None
         fold_completed = _route(done, stream, facts, rounds=True)
         completed = _route(done, goal, facts, rounds=False)
     written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
     return Access(
         handed_off=state,
+        done=done,
         facts=facts,
         stack_rows=rows,
-        complete=(AllReduce(state.owes),) if state.owes else (),
+        complete=complete,
         fold=fold,
         fold_completed=fold_completed,
         completed=completed,
@@ -75,6 +82,13 @@ def access(boundary: Boundary, rows: int) -> Access:
         to_producer=_moved(goal.residual, rows, facts),
         to_input=_moved(goal.residual, goal.rows, facts, by_token=goal.by_token),
     )
+
+
+def _completion(state: State) -> Ops:
+    """What is left to do for a complete output on the rows on which it was left."""
+    if not state.owes:
+        return ()
+    return (AllReduce(state.owes), *((Transform(),) if state.transform else ()))
 
 
 def _moved(before: int, after: int, facts: EdgeFacts, *, by_token: bool = False) -> Ops:

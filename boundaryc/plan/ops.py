@@ -212,8 +212,12 @@ class HandOff:
             return None
         if state.owes and not facts.may_defer:
             return None
+        if state.transform and not state.owes:
+            return None  # there is nothing that the transform could wait for
         if facts.update_at_producer and state.phase is not Phase.STREAM:
             return None
+        if state.phase is Phase.STREAM and not (facts.update_at_producer or facts.joins_sum):
+            return None  # the model may still change the output, and the update must see that
         if facts.complete_on is not None and (state.owes or state.rows != facts.complete_on):
             return None
         return replace(state, handed_off=True)

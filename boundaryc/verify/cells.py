@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boundaryc.verify.meddling import MeddlingProgram
 from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.scene import Cell, Scene
 from boundaryc.verify.world import Call, World
@@ -29,7 +30,8 @@ def run_cell(scene: Scene, *, seed: int | None = None, poison: bool = True) -> O
     """Runs one cell on simulated ranks and compares every rank at every stage with the oracle."""
     world: World[float] = World(scene.topology.spec.tp, seed=seed, poison=poison)
     try:
-        errors = world.run(lambda groups: RankProgram(scene, groups).forward())
+        program = RankProgram if scene.deeds is None else MeddlingProgram
+        errors = world.run(lambda groups: program(scene, groups).forward())
     except Exception as error:  # a proof reports every kind of failure of what it judges
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
         return Outcome(scene.cell, float("inf"), 0, 0, f"{type(error).__name__}: {error}{notes}")

@@ -54,6 +54,14 @@ class Fixture:
         """The whole output of a place for x [rows, width], the rows of one request in order."""
         return self.partial(place, mix(x) if mixes else x, 0, 1)
 
+    def tail(self, place: Place, seen: Tensor) -> Tensor:
+        """A part of the output that every rank holds whole, such as a shared expert's."""
+        return torch.sin(seen * self.weights[place].matrix[0])
+
+    def addition(self, place: Place, tokens: Tensor) -> Tensor:
+        """What a model adds to the residual before ``place`` reads it, from the stack's input."""
+        return torch.cos(tokens * self.weights[place].matrix[1])
+
     def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
         """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""
         low, high = self.width * part // parts, self.width * (part + 1) // parts

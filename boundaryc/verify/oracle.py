@@ -7,8 +7,8 @@ contribution; the final norm reads what is left. Nothing is imported that plans 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 import torch
@@ -23,35 +23,76 @@ class Reference:
     """What every stage of a forward must see, all tokens together in order.
 
     ``inputs`` and ``residuals`` [tokens, width] are for the moment at which the stage computes:
-    what it computes on, and the stream behind it.
+    what it computes on, and the stream behind it. ``outputs`` and ``updated`` are for the moment
+    before it: the output that reaches it, and the residual with that output. The end of the stack
+    is a place too, see `end`.
     """
 
     inputs: dict[Place, Tensor]
     residuals: dict[Place, Tensor]
+    outputs: dict[Place, Tensor]
+    updated: dict[Place, Tensor]
     output: Tensor
 
 
-def interpret(stack: Stack, fixture: Fixture, tokens: Tensor, requests: list[int]) -> Reference:
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a model does to the stream between stages, by the place before which it does so.
+
+    ``extras`` are added to the output that is to be added to the residual, ``additions`` to the
+    residual afterwards; each [tokens, width].
+    """
+
+    extras: Mapping[Place, Tensor] = field(default_factory=dict)
+    additions: Mapping[Place, Tensor] = field(default_factory=dict)
+
+
+NONE = Changes()
+
+
+def end(stack: Stack) -> Place:
+    """The place behind the last stage."""
+    return Place(len(stack.layers), "final")
+
+
+def interpret(
+    stack: Stack, fixture: Fixture, tokens: Tensor, requests: list[int], changes: Changes = NONE
+) -> Reference:
     """Runs ``stack`` on ``tokens`` [n, width], which belong to requests of the given lengths."""
     meaning = _Meaning(stack)
-    residual = tokens.clone()
-    inputs: dict[Place, Tensor] = {}
-    residuals: dict[Place, Tensor] = {}
-    for index, layer in enumerate(stack.layers):
-        for name in layer:
-            place, stage = Place(index, name), stack.stage(name)
-            params = fixture.weights[place].params
-            x = meaning.read(stage, residual, params)
-            inputs[place], residuals[place] = x, residual
-            contribution = torch.cat(
-                [
-                    fixture.contribution(place, part, mixes=stage.kind == "attention")
-                    for part in x.split(requests)
-                ]
-            )
-            contribution = meaning.transform(stage, contribution, params)
-            residual = meaning.update(stage, contribution, residual, params)
-    return Reference(inputs, residuals, rms_norm(residual, fixture.final, stack.norm))
+    found = Reference({}, {}, {}, {}, torch.empty(0))
+    residual, output, before = tokens, tokens, None
+    places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
+    for place in [*places, end(stack)]:
+        if place in changes.extras:
+            output = output + changes.extras[place]
+        if before is None:
+            residual = output
+        else:
+            params = fixture.weights[before].params
+            residual = meaning.update(stack.stage(before.stage), output, residual, params)
+        found.outputs[place], found.updated[place] = output, residual
+        if place in changes.additions:
+            residual = residual + changes.additions[place]
+        if before is not None and place != end(stack) and stack.stage(place.stage).post_addition:
+            residual = residual + fixture.addition(place, tokens)
+        found.residuals[place] = residual
+        if place == end(stack):
+            break
+        stage, params = stack.stage(place.stage), fixture.weights[place].params
+        x = found.inputs[place] = meaning.read(stage, residual, params)
+        computed = _computed(stage, place, fixture, x.split(requests))
+        output, before = meaning.transform(stage, computed, params), place
+    return replace(found, output=rms_norm(residual, fixture.final, stack.norm))
+
+
+def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[Tensor]) -> Tensor:
+    """The whole output of a stage for its input, request by request."""
+    mixes = stage.kind != "ffn"
+    output = torch.cat([fixture.contribution(place, x, mixes=mixes) for x in requests])
+    if stage.reduction == "local_tail":
+        output = output + fixture.tail(place, torch.cat(list(requests)))
+    return output
 
 
 def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:

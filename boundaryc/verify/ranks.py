@@ -10,12 +10,19 @@ import torch
 from torch import Tensor
 
 from boundaryc import runtime
-from boundaryc.graph.build import Edge
+from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.operations import transform_operation
 from boundaryc.plan.result import Boundary, StackPlan
-from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED, SEQUENCE_PARALLEL
+from boundaryc.topology.contracts import (
+    CONTEXT_PARALLEL,
+    INPUT_SCATTERED,
+    SEQUENCE_PARALLEL,
+    regime,
+)
 from boundaryc.topology.mesh import Mesh
 from boundaryc.verify.batches import coordinates
 from boundaryc.verify.fixture import Parameter, Place, mix
+from boundaryc.verify.oracle import end
 from boundaryc.verify.scene import PAD, TOLERANCE, Cell, Held, Scene
 from boundaryc.verify.world import SimulatedGroups
 
@@ -32,21 +39,66 @@ class RankProgram:
         self.stack = _load(scene, groups)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self.error = 0.0
+        self._captured: list[tuple[Tensor, Tensor]] = []
 
     def forward(self) -> float:
         """Runs the whole stack; returns the largest error. MismatchError where it is too large."""
-        plan, batch = self.scene.subject.plan, self.batch
-        self.stack.start(batch)
+        plan = self.scene.subject.plan
+        self.stack.start(self.batch)
         hidden: Any = self._embed()
         for index, edges in enumerate(plan.graph.walk):
             layer = self._bind(index)
             for edge in edges:
                 hidden = self._stage(Place(index, edge.consumer), edge, layer, hidden)
-        hidden = self.stack.norm(hidden, batch, Parameter(self.scene.subject.fixture.final))
-        rows = self.scene.boundaries[plan.graph.last].goal.rows
-        held = self.scene.held(self.rank, rows)
-        self._compare("the final norm", hidden, held, self.scene.reference.output)
+        self._end(hidden)
+        for value, copy in self._captured:
+            if not torch.equal(value, copy):
+                raise MismatchError("a capture was written after it was taken")
         return self.error
+
+    def _end(self, hidden: Any) -> None:
+        """Leaves the stack."""
+        out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
+        rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
+        held = self.scene.held(self.rank, rows)
+        self._compare("the final norm", out, held, self.scene.reference.output)
+        self._check_captures(end(self.scene.subject.plan.stack), self.scene.subject.plan.graph.last)
+
+    def _check_captures(self, place: Place, edge: Edge) -> None:
+        """What the stack file's captures took at a boundary."""
+        demands = regime(self.scene.variant, self.scene.topology.mesh)
+        expected = self.scene.reference.residuals[place]
+        for capture in self.scene.subject.plan.stack.captures:
+            if capture.name in edge.target.captures:
+                rows = demands.rows if capture.rows == "producer" else demands.attention_in
+                value = self.batch.captured(capture.name)[-1]
+                held = self.scene.held(self.rank, rows)
+                self._compare(f"{place}: {capture.name}", value, held, expected)
+                self._captured.append((value, value.clone()))
+
+    def _enter(self, place: Place, edge: Edge, boundary: Any, hidden: Any) -> Any:
+        """What a stage computes on, from what the one before it left."""
+        return boundary.prepare(hidden, self.batch, **self._added(place, edge))
+
+    def _added(self, place: Place, edge: Edge) -> dict[str, Tensor]:
+        """The tensor that the model adds after the update, where the stage takes one."""
+        stage = self.scene.subject.plan.stack.stage(place.stage)
+        if not stage.post_addition or edge.producer == ENTRY:
+            return {}
+        addition = self.scene.subject.fixture.addition(place, self.scene.tokens)
+        return {"post_residual_addition": self._own(addition)}
+
+    def _on_stack_rows(self) -> Held:
+        """The rows on which the stack is entered and left."""
+        mesh = self.scene.topology.mesh
+        return self.scene.held(self.rank, regime(self.scene.variant, mesh).rows)
+
+    def _own(self, value: Tensor) -> Tensor:
+        """This rank's rows of something like the stack's input, pads included."""
+        held = self._on_stack_rows()
+        own = value.new_zeros(held.count, value.shape[1])
+        own[held.positions] = value[held.tokens]
+        return own
 
     def _embed(self) -> Tensor:
         """The stack's input; a partial one is this rank's share of the columns."""
@@ -74,7 +126,8 @@ class RankProgram:
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
         boundary, goal = getattr(layer, place.stage), self.scene.boundaries[edge].goal
         reference = self.scene.reference
-        x: Tensor = boundary.prepare(hidden, self.batch)
+        x: Tensor = self._enter(place, edge, boundary, hidden)
+        self._check_captures(place, edge)
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
         self._compare(f"{place}: input", x, held, reference.inputs[place])
         residual = self.batch.stream.residual
@@ -82,12 +135,17 @@ class RankProgram:
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
         stage = self.scene.subject.plan.stack.stage(place.stage)
         following = self._following(edge)
-        if stage.kind == "attention":
+        if stage.reduction == "partial":
             y = self._attend(place, x, held, following)
             _spoil(x, residual)
             return boundary.finish(y, self.batch)
         with boundary.exit(self.batch) as exit_:
-            y = exit_.reduce_output(self._feed_forward(place, x, following))
+            if stage.kind == "ffn":
+                y = exit_.reduce_output(self._feed_forward(place, x, following))
+            else:
+                y = exit_.reduce_output(self._attend(place, x, held, following))
+            if stage.reduction == "local_tail" and exit_.adds_tail:
+                y = scattered(y + self.scene.subject.fixture.tail(place, x))
         _spoil(x, residual)
         return exit_.finish(y)
 
@@ -190,4 +248,7 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
     read, update = plan.operations[declared.read], plan.operations[declared.update]
     named = {stage if read.call is None else f"{stage}_{name}": name for name in read.params}
     named |= {f"{stage}_{name}": name for name in update.params}
+    if declared.transform is not None:
+        transform = plan.operations[transform_operation(declared.transform.name)]
+        named |= {f"{stage}_{name}": name for name in transform.params}
     return {argument: Parameter(params[name]) for argument, name in named.items()}

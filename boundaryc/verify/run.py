@@ -13,6 +13,7 @@ from boundaryc.language.model import Stage
 from boundaryc.operations import transform_operation
 from boundaryc.plan.result import StackPlan
 from boundaryc.verify.cells import Outcome, run_cell
+from boundaryc.verify.deeds import draw
 from boundaryc.verify.fixture import build_fixture, embeddings
 from boundaryc.verify.oracle import Reference, interpret
 from boundaryc.verify.scene import Cell, Scene, Subject, stage_scene
@@ -31,19 +32,29 @@ class Prover:
         self.subject = Subject(plan, package, fixture)
         self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}
 
-    def run(self, cell: Cell, *, schedule: int | None = None) -> Outcome:
-        """One cell; ``schedule`` draws the order in which the ranks run."""
-        with poisoned_allocations():
-            return run_cell(self.scene(cell), seed=schedule)
+    def run(self, cell: Cell, *, schedule: int | None = None, deeds: int | None = None) -> Outcome:
+        """One cell; ``schedule`` draws the order in which the ranks run.
 
-    def scene(self, cell: Cell) -> Scene:
+        ``deeds`` draws what the model does with outputs between stages; None: nothing.
+        """
+        with poisoned_allocations():
+            return run_cell(self.scene(cell, deeds), seed=schedule)
+
+    def scene(self, cell: Cell, deeds: int | None = None) -> Scene:
         """The cell with its tokens and the oracle's answers, which cells of equal rows share."""
+        stack, fixture = self.subject.plan.stack, self.subject.fixture
         if cell.rows not in self._references:
-            tokens = embeddings(sum(cell.rows), self.subject.fixture.width, self.seed + 1)
-            stack = self.subject.plan.stack
-            reference = interpret(stack, self.subject.fixture, tokens, list(cell.rows))
+            tokens = embeddings(sum(cell.rows), fixture.width, self.seed + 1)
+            reference = interpret(stack, fixture, tokens, list(cell.rows))
             self._references[cell.rows] = (tokens, reference)
-        return stage_scene(self.subject, cell, *self._references[cell.rows])
+        tokens, reference = self._references[cell.rows]
+        if deeds is None:
+            return stage_scene(self.subject, cell, tokens, reference)
+        drawn = draw(
+            self.subject.plan, fixture.width, len(tokens), deeds, partial=cell.entry == "partial"
+        )
+        reference = interpret(stack, fixture, tokens, list(cell.rows), drawn.changes)
+        return stage_scene(self.subject, cell, tokens, reference, drawn)
 
     def prove(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Runs cells one after the other."""

@@ -14,6 +14,7 @@ from boundaryc.graph.build import Edge
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, ORDINARY
 from boundaryc.verify.batches import Layout, in_token_order, lay_out, shortest_request
+from boundaryc.verify.deeds import Deeds
 from boundaryc.verify.fixture import Fixture, Place, mix
 from boundaryc.verify.oracle import Reference
 
@@ -65,7 +66,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything the ranks of one cell share."""
+    """Everything the ranks of one cell share; ``deeds``: what the model does between stages."""
 
     subject: Subject
     cell: Cell
@@ -73,6 +74,7 @@ class Scene:
     layout: Layout
     tokens: Tensor
     reference: Reference
+    deeds: Deeds | None = None
 
     @cached_property
     def column(self) -> int:
@@ -152,7 +154,13 @@ def dealt_out(topology: TopologyPlan, cell: Cell) -> bool:
     return any(cell.rows) and all(not rows or rows >= least for rows in cell.rows)
 
 
-def stage_scene(subject: Subject, cell: Cell, tokens: Tensor, reference: Reference) -> Scene:
+def stage_scene(
+    subject: Subject,
+    cell: Cell,
+    tokens: Tensor,
+    reference: Reference,
+    deeds: Deeds | None = None,
+) -> Scene:
     """Lays a batch out on the cell's topology."""
     topology = subject.topology(cell.topology)
     split = cell.split if cell.split and dealt_out(topology, cell) else None
@@ -163,4 +171,4 @@ def stage_scene(subject: Subject, cell: Cell, tokens: Tensor, reference: Referen
         slots = topology.mesh.size(topology.mesh.mask("attn_tp"))
         multiple = 1 if multiple % slots else slots
     layout = lay_out(topology.mesh, cell.rows, cell.padding, multiple, split)
-    return Scene(subject, cell, topology, layout, tokens, reference)
+    return Scene(subject, cell, topology, layout, tokens, reference, deeds)

@@ -35,9 +35,11 @@ def main(path: str) -> None:
 def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
     """Down to machine code, as the first launch would."""
     constants = {"EPS": kernels.EPS, "WIDTH": kernels.WIDTH, "BLOCK": kernels.BLOCK}
-    constants["ACCUMULATE"] = tl.float32
+    constants |= {"ACCUMULATE": tl.float32, "SCALE": 0.22}
     signature = {}
-    for name in inspect.signature(function).parameters:
+    names = inspect.signature(function).parameters
+    constants = {name: value for name, value in constants.items() if name in names}
+    for name in names:
         if name in constants:
             signature[name] = "constexpr"
         elif name.endswith("stride"):

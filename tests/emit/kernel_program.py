@@ -7,6 +7,7 @@ if the norm is to see the rounded sum.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 ROWS = (0, 1, 3, 17)
+SCALED, SCALE = "scale", 0.22
 ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 """Allowed error, relative to the value and at least 1: a unit in the last place or two."""
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -47,8 +49,9 @@ def compare(
     before = x.clone(), residual.clone()
 
     close(kernels.rms_norm(strided, weight), norm(x.double(), weight, kernels.EPS), dtype)
-    y, total = kernels.add_rms_norm(x, residual, weight)
-    exact = x.double() + residual.double()
+    scale = (SCALE,) if SCALED in inspect.signature(kernels.add_rms_norm).parameters else ()
+    y, total = kernels.add_rms_norm(x, residual, weight, *scale)
+    exact = x.double() * (SCALE if scale else 1) + residual.double()
     close(total, exact, dtype)
     close(y, norm(total.double() if rounded else exact, weight, kernels.EPS), dtype)
     assert torch.equal(x, before[0]), "x was overwritten"

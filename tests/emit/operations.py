@@ -21,3 +21,13 @@ def plain_add(contribution: Tensor, residual: Tensor) -> Tensor:
 def scaled_read(residual: Tensor, scale: Norm, shift: Norm) -> Tensor:
     """The residual [rows, width] scaled and shifted column by column."""
     return residual * scale.weight + shift.weight
+
+
+def squashed(contribution: Tensor, shift: Norm) -> Tensor:
+    """A transform that is not linear: tanh of what ``contribution`` is beyond the shift."""
+    return torch.tanh(contribution + shift.weight)
+
+
+def weighed(contribution: Tensor, gate: Norm) -> Tensor:
+    """A linear transform: each column times the gate's weight."""
+    return contribution * gate.weight

@@ -28,9 +28,12 @@ def program(name: str, *words: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def written(folder: Path, width: int, *, rounded: bool) -> str:
+NEEDS = ("rms_norm", "add_rms_norm")
+
+
+def written(folder: Path, width: int, *, rounded: bool, scaled: bool = False) -> str:
     """The path of `kernels.py` for rows of ``width`` columns."""
-    view = norm_view("tiny", width, 1e-6, rounded=rounded, needs={"rms_norm", "add_rms_norm"})
+    view = norm_view("tiny", width, 1e-6, rounded=rounded, needs=NEEDS, scaled=scaled)
     path = folder / "kernels.py"
     path.write_text(render("kernels.py.jinja", view), encoding="utf-8")
     return str(path)
@@ -45,10 +48,20 @@ def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -
     program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
 
 
-@pytest.mark.parametrize(("width", "rounded"), [(64, False), (100, True)])
-def test_kernels_compile(tmp_path: Path, width: int, rounded: bool) -> None:
+@pytest.mark.parametrize("rounded", [False, True])
+def test_what_is_added_may_have_a_factor(tmp_path: Path, rounded: bool) -> None:
+    """A constant of the call, exact as the factor of the torch path."""
+    path = written(tmp_path, 100, rounded=rounded, scaled=True)
+
+    program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
+
+
+@pytest.mark.parametrize(
+    ("width", "rounded", "scaled"), [(64, False, False), (100, True, False), (64, False, True)]
+)
+def test_kernels_compile(tmp_path: Path, width: int, rounded: bool, scaled: bool) -> None:
     """With and without a mask; no GPU is needed for that."""
-    path = written(tmp_path, width, rounded=rounded)
+    path = written(tmp_path, width, rounded=rounded, scaled=scaled)
 
     program("compile_program.py", path, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import boundaryc.emit
 from boundaryc.emit.columns import merged
+from boundaryc.emit.layout_text import tuple_lines
 from boundaryc.emit.naming import suffixes
 from boundaryc.emit.render import templates_directory
 from boundaryc.emit.runs import runs
@@ -68,6 +69,13 @@ def test_columns_of_few_and_many_rows(large: str) -> None:
     kept = merged(columns, ["few", large].__getitem__)
 
     assert kept == ((0, 1) if large == "many" else (1,))
+
+
+def test_a_tuple_of_one_is_a_tuple_at_every_width() -> None:
+    """Its comma may be what no longer fits."""
+    for width in range(85, 100):
+        lines = tuple_lines("NAME = ", ["x" * width])
+        assert "".join(lines).replace(" ", "") == f"NAME=({'x' * width},)"
 
 
 def test_templates_are_found() -> None:

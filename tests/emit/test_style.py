@@ -9,18 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.emit.compiled import MOE, ROOT, WIDE, compiled
+from tests.verify.subjects import compiled as in_memory
+from tests.verify.test_operations import STACKS, text
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both stacks as files."""
+    """Both stacks as files, and those that have every construct of the language."""
     folder = tmp_path_factory.mktemp("style") / "generated"
-    for source in (MOE, WIDE):
-        output = compiled(source).output
-        for name, text in output.files.items():
-            path = folder / output.stack / name
+    outputs = [compiled(source).output for source in (MOE, WIDE)]
+    trees = {output.stack: dict(output.files) for output in outputs}
+    trees |= {name: in_memory(text(name))[1] for name in STACKS}
+    for stack, files in trees.items():
+        for name, content in files.items():
+            path = folder / stack / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(content, encoding="utf-8")
     return folder
 
 

@@ -12,11 +12,14 @@ ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
 FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 """Names of stages; some are those of classes that generated code imports, or join to such."""
 
+LASTING = ("outlives_producer", "at_producer")
+"""One of these is claimed, nearly always, of an update with parameters."""
+
 OPERATIONS = {
     "plain": ("update", "plain_add", (), ("plain_add", "row_wise", "outlives_producer")),
     "decayed": ("update", "decayed_add", (), ("row_wise", "outlives_producer", "at_producer")),
-    "gated": ("update", "gated_add", ("gate",), ("row_wise", "linear", "at_producer")),
-    "squashed": ("update", "squashed_add", ("gate", "norm"), ("row_wise", "at_producer")),
+    "gated": ("update", "gated_add", ("gate",), ("row_wise", "linear", *LASTING)),
+    "squashed": ("update", "squashed_add", ("gate", "norm"), ("row_wise", *LASTING)),
     "scaled": ("read", "scaled_read", ("scale",), ("row_wise",)),
     "centred": ("read", "centred_read", (), ("row_wise",)),
     "shaped": ("read", "shaped_read", ("scale", "shift"), ("row_wise",)),
@@ -108,7 +111,10 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str]) -> str:
 def _operation(draw: Draw, name: str) -> str:
     """The declaration of an operation with some of its facts, all of which are true."""
     role, function, params, facts = OPERATIONS[name]
-    claimed = sorted(draw(st.sets(st.sampled_from(facts))), key=facts.index)
+    chosen = draw(st.sets(st.sampled_from(facts)))
+    if role == "update" and params and not chosen & {*LASTING} and not _rarely(draw):
+        chosen.add(draw(st.sampled_from(LASTING)))
+    claimed = sorted(chosen, key=facts.index)
     words = [f"role: {role}", f"call: tests.verify.operations:{function}"]
     words += [f"facts: [{', '.join(claimed)}]"] if claimed else []
     words += [f"params: [{', '.join(params)}]"] if params else []

@@ -38,7 +38,8 @@ topologies:
   one: {tp: 2}
 operations:
   gated:
-    {role: update, call: "tests.verify.operations:gated_add", params: [gate], facts: [outlives_producer]}
+    {role: update, call: "tests.verify.operations:gated_add", params: [gate],
+     facts: [outlives_producer]}
 """
 
 

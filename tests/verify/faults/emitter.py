@@ -20,7 +20,8 @@ FAULTS = (
         "sum-dropped",
         "An all-reduce is not written.",
         SCRIPT,
-        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
+        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n'
+        '        self._say(f"sum over {group}")',
         'self._complete(step, self.value)\n        self._say(f"sum over {group}")',
         "values",
     ),
@@ -28,8 +29,11 @@ FAULTS = (
         "sum-twice",
         "An all-reduce is written twice.",
         SCRIPT,
-        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
-        'self._put(f"{self.value} = groups.{group}.all_reduce({self.value})")\n        self._complete(step, f"groups.{group}.all_reduce({self.value})")\n        self._say(f"sum over {group}")',
+        'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n'
+        '        self._say(f"sum over {group}")',
+        'self._put(f"{self.value} = groups.{group}.all_reduce({self.value})")\n'
+        '        self._complete(step, f"groups.{group}.all_reduce({self.value})")\n'
+        '        self._say(f"sum over {group}")',
         "values",
     ),
     _fault(
@@ -54,8 +58,9 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        'added = f"add_rms_norm({self.value}, {self.residual}, norm.weight)"',
-        'added = f"add_rms_norm(0 * {self.value}, {self.residual}, norm.weight)[0]"\n                added += f", {self.residual} + {self.value}"',
+        'added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"',
+        'added = f"add_rms_norm(0 * {self.value}, {self.residual}, norm.weight)[0]"\n'
+        '                added += f", {self.residual} + {self.value}"',
         "values",
     ),
     _fault(
@@ -127,7 +132,9 @@ FAULTS = (
         "A declared update is applied twice.",
         SCRIPT,
         'self._write(f"{name}({arguments})")',
-        'self._write(f"{name}({arguments})")\n        arguments = ", ".join([self.value, self.residual, *params])\n        self._write(f"{name}({arguments})")',
+        'self._write(f"{name}({arguments})")\n'
+        '        arguments = ", ".join([self.value, self.residual, *params])\n'
+        '        self._write(f"{name}({arguments})")',
         "values",
     ),
     _fault(
@@ -159,7 +166,7 @@ FAULTS = (
         "exit-sums-and-leaves-the-sum",
         "Compute sums itself and the exit sums again.",
         DRAFTS,
-        "        leave = _leave(boundary, scope, calls, sequence[1:])",
+        "        leave = _leave(boundary, scope, calls, rest)",
         "        leave = _leave(boundary, scope, calls, sequence)",
         "values",
     ),
@@ -167,8 +174,8 @@ FAULTS = (
         "params-not-carried",
         "The parameters of an update are not left with the contribution.",
         DRAFTS,
-        "    if params and not updated:",
-        "    if params and updated:",
+        "    if calls.carried and state.phase is not Phase.STREAM:",
+        "    if calls.carried and state.phase is Phase.STREAM:",
         "refusals",
     ),
     _fault(
@@ -234,8 +241,8 @@ FAULTS = (
         "norm-of-the-rounded-sum",
         "The fused norm adds the residual and returns it unchanged.",
         "templates/rowwise.py.jinja",
-        "    return runtime.add_rms_norm(x, residual, weight, EPS)",
-        "    return runtime.add_rms_norm(x, residual, weight, EPS)[0], residual",
+        "    return runtime.add_rms_norm(x, residual, weight, EPS{{ passed }})",
+        "    return runtime.add_rms_norm(x, residual, weight, EPS{{ passed }})[0], residual",
         "values",
         area="template",
     ),

@@ -1,0 +1,61 @@
+"""What a module of generated functions imports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from boundaryc.emit.drafts import Draft
+from boundaryc.emit.functions import imported_names
+from boundaryc.emit.layout_text import bracketed_import
+from boundaryc.emit.views import Lines
+from boundaryc.plan.result import StackPlan
+
+RUNTIME = frozenset({"Norm", "OwedOutput", "add", "join"})
+ROWWISE = frozenset({"rms_norm", "add_rms_norm"})
+
+
+def module_imports(
+    plan: StackPlan, drafts: Collection[Draft], more: set[str], *, beside: str = ""
+) -> Lines:
+    """The imports that ``drafts`` need, and ``more`` of the runtime.
+
+    ``beside`` is the module in which what they leave in the stream is.
+    """
+    needs = {need for draft in drafts for need in draft.needs}
+    custom = {name for draft in drafts for name in draft.custom}
+    runtime = sorted((needs & RUNTIME) | more, key=lambda name: (not name[0].isupper(), name))
+    lines = ["from typing import Any", ""] if "Any" in needs else []
+    lines += ["from torch import Tensor", ""]
+    names = imported_names(plan)
+    outside = [(f"{plan.operations[name].call}", names[name]) for name in custom]
+    lines += _first_party([("boundaryc.runtime", name, name) for name in runtime], outside)
+    lines.append("")
+    if needs & ROWWISE:
+        lines += bracketed_import("..rowwise", sorted(needs & ROWWISE))
+    local = {".layout": ["Batch"]}
+    left = {draft.access for draft in drafts} - {""}
+    if left:
+        local[f".{beside}"] = sorted(left)
+    for module in sorted(local):
+        lines += bracketed_import(module, local[module])
+    return tuple(lines)
+
+
+def _first_party(
+    imports: list[tuple[str, str, str]], calls: Iterable[tuple[str, str]]
+) -> Iterator[str]:
+    """Imports of (module, name, alias) and of operations from outside, in a linter's order."""
+    plain: dict[str, list[str]] = {}
+    statements: list[tuple[str, str, Lines]] = []
+    for call, alias in sorted(set(calls)):
+        module, _, function = call.partition(":")
+        imports.append((module, function, alias))
+    for module, name, alias in imports:
+        if name == alias:
+            plain.setdefault(module, []).append(name)
+        else:
+            statements.append((module, name, (f"from {module} import {name} as {alias}",)))
+    for module, names in plain.items():
+        statements.append((module, names[0], bracketed_import(module, names)))
+    for _, _, lines in sorted(statements):
+        yield from lines

@@ -1,0 +1,47 @@
+"""A planned boundary as steps: each operation with the states around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from boundaryc.plan import ops
+from boundaryc.plan.result import Boundary
+from boundaryc.plan.state import EdgeFacts, State
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation of a path with the states around it."""
+
+    op: ops.Operation
+    before: State
+    after: State
+
+
+def replayed(
+    operations: Iterable[ops.Operation], state: State, facts: EdgeFacts
+) -> tuple[Step, ...]:
+    """The operations from ``state`` on, each with the states around it."""
+    found: list[Step] = []
+    for op in operations:
+        after = _applied(op, state, facts)
+        found.append(Step(op, state, after))
+        state = after
+    return tuple(found)
+
+
+def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The operations of a boundary before and after its hand-off, if it has one."""
+    every = replayed(boundary.path.ops, boundary.start, boundary.facts)
+    for split, step in enumerate(every):
+        if isinstance(step.op, ops.HandOff):
+            return every[:split], every[split + 1 :]
+    return (), every
+
+
+def _applied(op: ops.Operation, state: State, facts: EdgeFacts) -> State:
+    after = op.apply(state, facts)
+    if after is None:
+        raise ValueError(f"{op} is not legal in {state}")
+    return after

@@ -1,0 +1,89 @@
+"""A model that completes, folds, shows and adds to outputs gets what the oracle says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from boundaryc.plan.compose import plan_stack
+from boundaryc.verify.matrix import Selection, covering, matrix
+from boundaryc.verify.modules import forget, import_package
+from boundaryc.verify.run import Prover
+from boundaryc.verify.scene import Cell
+from tests.emit.compiled import MOE, ROOT, WIDE, compiled
+from tests.verify.subjects import HEAD, prover
+
+DP = HEAD + "topologies: {dp: {tp: 4, attn_dp: 2}}\nvariants: [ordinary, sequence_parallel]\n"
+DENSE = ROOT / "examples/qwen3/stack.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("source", [DENSE, MOE, WIDE], ids=["dense", "moe", "wide"])
+def test_every_accessor_between_all_stages(source: Path) -> None:
+    """Over every pair of topology, variant, policy, padding and batch, empty ranks among them."""
+    built = compiled(source)
+    plan = plan_stack(built.stack)
+    package = import_package(built.output.files, built.stack.name)
+    try:
+        subject = Prover(plan, package)
+        cells = covering(list(matrix(plan, Selection())))
+        outcomes = [subject.run(cell, deeds=seed) for seed, cell in enumerate(cells)]
+    finally:
+        forget(package)
+
+    assert len(outcomes) > 90
+    assert [f"{one.cell}: {one.failure}" for one in outcomes if one.failure] == []
+
+
+BROKEN = {
+    "an extra that stays on the stack's rows": ("    spread=spread_to_all,\n", ""),
+    "a sum that is not completed": (
+        "    return batch.groups.tp.all_reduce(value)\n",
+        "    return value\n",
+    ),
+    "a fold that leaves the residual out": (
+        "    return add(value, residual)\n",
+        "    return value\n",
+    ),
+    "a fold from a completed output that sums again": (
+        "    fold_completed=fold_cut_attn_dp_cut_residual_attn_dp,\n",
+        "    fold_completed=fold_sum_tp_cut_attn_dp_cut_residual_attn_dp,\n",
+    ),
+    "a written residual that stays where it is": (
+        "    stream.residual = groups.attn_dp.all_gather(stream.residual, rows.attn_dp.sizes)\n",
+        "",
+    ),
+    "a residual shown on the rows on which it lies": (
+        "    producer=CaptureMove(residual_from_all_to_attn_dp, owned=True),\n",
+        "    producer=CaptureMove(owned=True),\n",
+    ),
+    "a completed output that is summed again": (
+        "    completed=experts_completed_to_attention,\n",
+        "    completed=written_to_attention,\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_broken_is_found(what: str) -> None:
+    before, after = BROKEN[what]
+
+    def damage(files: dict[str, str]) -> None:
+        text = files["dp/ordinary_access.py"]
+        assert before in text
+        files["dp/ordinary_access.py"] = text.replace(before, after)
+
+    subject, cell = prover(DP, damage), Cell("dp", "ordinary", "ar", "sum_len", (5, 2))
+
+    assert subject.run(cell).failure is None
+    assert any(subject.run(cell, deeds=seed).failure for seed in range(10))
