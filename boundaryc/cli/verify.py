@@ -3,26 +3,76 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from boundaryc.cli import Exit
+from boundaryc.cli.output import style
 from boundaryc.emit.origin import OUT
 
 if TYPE_CHECKING:
     from boundaryc.plan.result import StackPlan
-    from boundaryc.verify.cells import Outcome
+    from boundaryc.verify.cells import Cell, Outcome
     from boundaryc.verify.matrix import Selection
     from boundaryc.verify.proof import Task
 
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
 SHOWN = 5
 """Failing cells that are told in full before the rest is only counted."""
+
+MOST_ROWS = 4096
+"""Tokens of one group in --rows: all ranks' rows are held in one process."""
+
+LARGEST_SEED = 2**32 - 1
+
+
+def _cells(command: CommandT) -> CommandT:
+    """Adds the options that select cells."""
+    repeatable = (
+        ("--topology", "topologies", "Only this topology."),
+        ("--variant", "variants", "Only this batch variant."),
+        ("--policy", "policies", "Only this policy."),
+        ("--padding", "paddings", "Only this padding."),
+        ("--batches", "batches", "Only the batches of this name."),
+        ("--split", "splits", "Only this split of context-parallel batches."),
+        ("--entry", "entries", "Only this state of the stack's input: complete or partial."),
+        ("--size", "sizes", "Only the plans of this size of batch: few or many rows."),
+    )
+    for name, key, what in reversed(repeatable):
+        command = click.option(name, key, multiple=True, help=f"{what} Repeatable.")(command)
+    return command
+
+
+def _recordings(command: CommandT) -> CommandT:
+    """Adds the options that compare two recordings."""
+    readable = click.Path(exists=True, dir_okay=False, path_type=Path)
+    against = click.option(
+        "--against",
+        type=readable,
+        help="A reference model's states per layer (torch.save of a list); needs --observed.",
+    )
+    observed = click.option(
+        "--observed",
+        type=readable,
+        help="The same states of a real run, as boundaryc.verify.against.Recorder saves them.",
+    )
+    tolerance = click.option(
+        "--tolerance",
+        type=click.FloatRange(min=0),
+        default=1e-4,
+        show_default=True,
+        help="For --against.",
+    )
+    return against(observed(tolerance(command)))
 
 
 @click.command("verify")
@@ -34,26 +84,18 @@ SHOWN = 5
     show_default=True,
     help="The folder that holds the published code.",
 )
-@click.option("--topology", "topologies", multiple=True, help="Only this topology; repeatable.")
-@click.option("--variant", "variants", multiple=True, help="Only this batch variant; repeatable.")
-@click.option("--policy", "policies", multiple=True, help="Only this policy; repeatable.")
-@click.option("--padding", "paddings", multiple=True, help="Only this padding; repeatable.")
-@click.option("--batches", multiple=True, help="Only the batches of this name; repeatable.")
+@_cells
 @click.option("--rows", help="One batch: the tokens of each attention-DP group, as in 3,0,5,1.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of weights and tokens.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Of weights and tokens.",
+)
 @click.option("--covering", is_flag=True, help="A sample that covers every pair of choices.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
-@click.option(
-    "--against",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A reference model's states per layer (torch.save of a list); needs --observed.",
-)
-@click.option(
-    "--observed",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The same states of a real run, as boundaryc.verify.against.Recorder saves them.",
-)
-@click.option("--tolerance", type=float, default=1e-4, show_default=True, help="For --against.")
+@_recordings
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
     """Runs the published code of stack FILE on simulated ranks, against an independent oracle.
@@ -64,49 +106,109 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
 
     Exits 1 if a cell fails; the smallest cell that still fails is shown with the command that
-    reruns it. With --against and --observed nothing is run: the first layer that a run enters with
-    another residual than its reference is named.
+    reruns it. Custom operations are imported, from the current folder too. With --against and
+    --observed nothing is run: the first layer that a run enters with another residual than its
+    reference is named.
     """
+    if as_json:
+        click.get_current_context().ensure_object(dict)["format"] = "json"
     if chosen["against"] is not None or chosen["observed"] is not None:
         return _against(file, chosen)
-    from boundaryc.verify.matrix import covering, matrix
+    selection = _selection(chosen)
+    _needs_greenlet()
+    from boundaryc.verify.oracle import OperationError
+
+    try:
+        with _current_folder():
+            return _run(file, out, _task(file, out, seed), (selection, chosen["covering"], jobs))
+    except OperationError as problem:
+        style().failure(str(problem))
+        return Exit.FINDINGS
+
+
+def _run(
+    file: Path, out: Path, found: tuple[Task, StackPlan], how: tuple[Selection, bool, int]
+) -> int:
+    """Runs the selected cells and tells what they showed. OperationError for a broken operation."""
+    from boundaryc.verify.oracle import load_operation
     from boundaryc.verify.proof import prove
 
-    task, plan = _task(file, out, seed)
-    try:
-        cells = list(matrix(plan, _selection(chosen)))
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
-    if chosen["covering"]:
-        cells = covering(cells)
-    if not cells:
-        raise click.UsageError("no cell is selected")
+    (task, plan), (selection, covering, jobs) = found, how
+    cells = _chosen_cells(plan, selection, covering)
+    for declared in plan.stack.operations:
+        load_operation(declared)
     outcomes = list(_watched(prove(task, cells, jobs=jobs), len(cells)))
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
-    if as_json:
+    if style().json:
         _print_json(outcomes)
     else:
         _print_lines(outcomes)
     if failures:
-        _explain(task, failures, file, seed)
+        _explain(task, failures, file, out)
     click.echo(f"{len(outcomes) - len(failures)} of {len(outcomes)} cells hold", err=True)
     return Exit.FINDINGS if failures else Exit.OK
 
 
+def _chosen_cells(plan: StackPlan, selection: Selection, sample: bool) -> list[Cell]:
+    from boundaryc.verify.matrix import covering, matrix
+
+    try:
+        cells = list(matrix(plan, selection))
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    if not cells:
+        raise click.UsageError("no cell is selected: no topology has all that the options name")
+    return covering(cells) if sample else cells
+
+
+def _needs_greenlet() -> None:
+    try:
+        import greenlet  # noqa: F401 - whether it is there
+    except ImportError:
+        raise click.ClickException(
+            "simulated ranks need greenlet; install boundaryc with its extra: boundaryc[verify]"
+        ) from None
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Lets custom operations be imported from the current folder, behind all that is installed.
+
+    An installed script, unlike ``python -m``, does not see that folder.
+    """
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
 def _against(file: Path, chosen: dict[str, Any]) -> int:
     from boundaryc.language import load
-    from boundaryc.verify.against import compare_states, read_states
+    from boundaryc.verify.against import compare_states
 
     if chosen["against"] is None or chosen["observed"] is None:
         raise click.UsageError("--against and --observed go together")
+    if not math.isfinite(chosen["tolerance"]):
+        raise click.UsageError("--tolerance takes a finite number")
+    reference, observed = (_states(chosen, name) for name in ("against", "observed"))
     try:
-        reference, observed = read_states(chosen["against"]), read_states(chosen["observed"])
         growth = compare_states(reference, observed, chosen["tolerance"])
     except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
+        raise click.UsageError(f"--against and --observed do not match: {problem}") from None
     for line in growth.lines(load(file)):
         click.echo(line)
     return Exit.OK if growth.first is None else Exit.FINDINGS
+
+
+def _states(chosen: dict[str, Any], option: str) -> list[Any]:
+    from boundaryc.verify.against import read_states
+
+    try:
+        return read_states(chosen[option])
+    except ValueError as problem:
+        raise click.UsageError(f"--{option}: {problem}") from None
 
 
 def _task(file: Path, out: Path, seed: int) -> tuple[Task, StackPlan]:
@@ -120,30 +222,38 @@ def _task(file: Path, out: Path, seed: int) -> tuple[Task, StackPlan]:
     report = compare([made], out)
     own = [finding for finding in report.findings if finding.path.startswith(made.output.stack)]
     if own:
+        again = shlex.join(["boundaryc", "compile", str(file), *_out_words(out)])
         raise click.ClickException(
             f"{out / made.output.stack} is not what {file} compiles to "
-            f"({own[0].path} is {own[0].state.value}); run: boundaryc compile {file}"
+            f"({own[0].path} is {own[0].state.value}); run: {again}"
         )
     return Task(file, made.output.files, seed), plan(file)
+
+
+def _out_words(out: Path) -> list[str]:
+    return [] if out == Path(OUT) else ["--out", str(out)]
 
 
 def _selection(chosen: dict[str, Any]) -> Selection:
     from boundaryc.verify.matrix import Selection
 
-    rows = None
-    if chosen["rows"] is not None:
-        try:
-            rows = tuple(int(count) for count in chosen["rows"].split(","))
-        except ValueError:
-            raise click.UsageError(f"--rows takes numbers, as in 3,0: {chosen['rows']!r}") from None
-    return Selection(
-        topologies=chosen["topologies"],
-        variants=chosen["variants"],
-        policies=chosen["policies"],
-        paddings=chosen["paddings"],
-        batches=chosen["batches"],
-        rows=rows,
-    )
+    names = ("topologies", "variants", "policies", "paddings")
+    more = ("batches", "splits", "entries", "sizes")
+    if chosen["rows"] is not None and chosen["batches"]:
+        raise click.UsageError("--rows is a batch of its own; it excludes --batches")
+    rows = None if chosen["rows"] is None else _rows(chosen["rows"])
+    return Selection(**{name: chosen[name] for name in (*names, *more)}, rows=rows)
+
+
+def _rows(text: str) -> tuple[int, ...]:
+    """The numbers of --rows."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise click.UsageError(f"--rows takes numbers from 0 on, as in 3,0: {text[:60]!r}")
+    rows = tuple(int(word) for word in words)
+    if max(rows) > MOST_ROWS:
+        raise click.UsageError(f"--rows takes at most {MOST_ROWS} tokens a group, not {max(rows)}")
+    return rows
 
 
 def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
@@ -180,19 +290,26 @@ def _print_json(outcomes: list[Outcome]) -> None:
     click.echo(json.dumps(document, indent=1))
 
 
-def _explain(task: Task, failures: list[Outcome], file: Path, seed: int) -> None:
+def _explain(task: Task, failures: list[Outcome], file: Path, out: Path) -> None:
     """Tells the first failures, each shrunk, with the command that reruns just that one."""
     from boundaryc.verify.run import shrink
 
     prover = task.prover()
     for failure in failures[:SHOWN]:
         smallest = shrink(prover, failure.cell)
-        cell = smallest.cell
-        words = ["boundaryc", "verify", str(file), "--topology", cell.topology]
-        words += ["--variant", cell.variant, "--policy", cell.policy, "--padding", cell.padding]
-        words += ["--rows", ",".join(map(str, cell.rows)), "--seed", str(seed)]
-        click.echo(f"failed: {failure.cell}\n  smallest: {cell}", err=True)
+        click.echo(f"failed: {failure.cell}\n  smallest: {smallest.cell}", err=True)
         click.echo(f"  {smallest.failure}".replace("\n", "\n  "), err=True)
-        click.echo(f"  rerun: {shlex.join(words)}", err=True)
+        words = ["boundaryc", "verify", str(file), *_out_words(out), *_cell_words(smallest.cell)]
+        click.echo(f"  rerun: {shlex.join([*words, '--seed', str(task.seed)])}", err=True)
     if len(failures) > SHOWN:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)
+
+
+def _cell_words(cell: Cell) -> list[str]:
+    """The options that select one cell and no other."""
+    words = ["--topology", cell.topology, "--variant", cell.variant]
+    words += ["--policy", cell.policy, "--padding", cell.padding]
+    words += ["--rows", ",".join(map(str, cell.rows))]
+    if cell.split:
+        words += ["--split", cell.split]
+    return [*words, "--entry", cell.entry, "--size", "many" if cell.many else "few"]

@@ -65,9 +65,12 @@ LeavesT = TypeVar("LeavesT")
 
 
 class _Boundary(Generic[LeavesT]):
-    """What all boundaries share: the tables of one stage and the parameters of one layer."""
+    """What all boundaries share: the tables of one stage and the parameters of one layer.
 
-    __slots__ = ("_leave", "_prepare", "_read", "_resume", "_update")
+    ``mark`` tells the ways in which stages leave their output apart; layers alike share it.
+    """
+
+    __slots__ = ("_leave", "_prepare", "_read", "_resume", "_update", "mark")
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class _Boundary(Generic[LeavesT]):
         self._resume = resume
         self._read = read
         self._update = update
+        self.mark = id(leave)  # a number, since a trace cannot compare tuples of functions
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
@@ -191,7 +195,9 @@ class AttentionBoundary(_MixerInput[Leaves]):
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
         """Registers the stage's contribution; the model passes the result on."""
-        return self._leave[batch.plan](hidden, batch, *self._update)
+        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update)
+        batch.stream.left_by = self.mark
+        return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
         """A stage that always leaves its sum has no decision to publish: BoundaryError."""
@@ -205,7 +211,7 @@ class MixerBoundary(_MixerInput[Exits]):
 
     def exit(self, batch: Batch[Any, Any]) -> MixerExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return MixerExit(self._leave[batch.plan], batch, self._update)
+        return MixerExit(self._leave[batch.plan], batch, self._update, self.mark)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""
@@ -225,7 +231,7 @@ class FfnBoundary(_Boundary[Exits]):
 
     def exit(self, batch: Batch[Any, Any]) -> FfnExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return FfnExit(self._leave[batch.plan], batch, self._update)
+        return FfnExit(self._leave[batch.plan], batch, self._update, self.mark)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""

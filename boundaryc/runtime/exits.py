@@ -75,6 +75,7 @@ class Exit:
     __slots__ = (
         "_batch",
         "_decision",
+        "_mark",
         "_outer",
         "_phase",
         "_update",
@@ -85,8 +86,13 @@ class Exit:
     )
 
     def __init__(
-        self, decision: ExitDecision, batch: Batch[Any, Any], update: tuple[Any, ...]
+        self,
+        decision: ExitDecision,
+        batch: Batch[Any, Any],
+        update: tuple[Any, ...],
+        mark: int,
     ) -> None:
+        self._mark = mark
         self._decision = decision
         self._batch = batch
         self._update = update
@@ -145,7 +151,9 @@ class Exit:
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
         self._phase = _Phase.FINISHED
-        return self._decision.leave(hidden, self._batch, *self._update)
+        output = self._decision.leave(hidden, self._batch, *self._update)
+        self._batch.stream.left_by = self._mark
+        return output
 
 
 class FfnExit(Exit):

@@ -42,7 +42,9 @@ class Members:
         object.__setattr__(self, "total", ends[-1])
 
     def take(self, rows: Tensor) -> Tensor:
-        """This rank's own rows of ``rows`` [total, ...]: a view."""
+        """This rank's own rows of ``rows`` [total, ...]: a view. ValueError for other rows."""
+        if rows.shape[0] != self.total:
+            raise ValueError(f"{rows.shape[0]} rows where the group has {self.total}")
         return rows[self.start : self.stop]
 
     def place(self, rows: Tensor) -> Tensor:
@@ -85,15 +87,13 @@ def even_atoms(mesh: Mesh, leaves: tuple[int, ...]) -> frozenset[str]:
 
     It depends on nothing but the leaves of all ranks: every rank finds the same atoms.
     """
-    return frozenset(
-        name
-        for name in mesh.names
-        if all(
-            leaves[member] == leaves[rank]
-            for rank in range(mesh.size)
-            for member in mesh.members(rank, (name,))
-        )
-    )
+    found, stride = set(), 1
+    for name, size, _ in reversed(mesh.atoms):
+        first = (rank - rank // stride % size * stride for rank in range(len(leaves)))
+        if all(leaves[other] == own for other, own in zip(first, leaves, strict=True)):
+            found.add(name)
+        stride *= size
+    return frozenset(found)
 
 
 class Cutter:

@@ -54,6 +54,8 @@ def join(partial: Tensor, residual: Tensor) -> Tensor:
 
 
 def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
+    if x.shape != residual.shape:  # torch would broadcast
+        raise ValueError(f"a contribution of {list(x.shape)} meets {list(residual.shape)} residual")
     accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
     wide = x.to(accumulate)
     if scale is not None:
@@ -62,5 +64,7 @@ def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
 
 
 def _normalize(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if weight.shape != x.shape[-1:]:
+        raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     return x * scale * weight.to(x.dtype)

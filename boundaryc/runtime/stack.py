@@ -117,7 +117,7 @@ layer): a stack of a thousand layers is no longer than one of four.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -127,6 +127,7 @@ from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, Leavin
 from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
@@ -166,6 +167,16 @@ class Table(Generic[LayerT]):
                 return layer
             index -= count
         raise IndexError(f"the stack has {self.depth} layers")
+
+    def early_marks(self) -> frozenset[int]:
+        """The marks of boundaries by which the stack is not yet left."""
+        marks = [
+            getattr(layer, stage.name).mark
+            for _, layer in self.layers
+            if is_dataclass(layer)
+            for stage in fields(layer)
+        ]
+        return frozenset(marks) - frozenset(marks[-1:])
 
     def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
         """What ends a stack in column ``plan`` on a rank that has no rows there.
@@ -230,6 +241,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self.policy = policy
         self.layers = layers
         self._table = table
+        self._early = table.early_marks()
         self._batches = BatchBuilder(
             self.mesh, self.rank, self.columns, self.groups, type(self).rows_type
         )
@@ -341,6 +353,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         stream, table = batch.stream, self._table
         if stream.state is not StreamState.INITIAL:
             stream.check(hidden)
+            if stream.form is Form.PLANNED and stream.left_by in self._early:
+                raise BoundaryError(
+                    "the final norm follows the last stage of the stack; run all of its layers"
+                )
         final = crossing(table.norm, table.norm_resume, batch)
         empty = skip_empty and batch.stack_rows == 0 and stream.form is Form.PLANNED
         if empty and stream.state is not StreamState.INITIAL:

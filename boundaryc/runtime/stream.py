@@ -107,13 +107,24 @@ class OwedOutput:
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
+    ``left_by`` is the mark of the boundary that left the last output, 0 where none did.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. Every value handed to the model is taken back
     by identity, once.
     """
 
-    __slots__ = ("access", "captured", "form", "handle", "params", "residual", "state", "value")
+    __slots__ = (
+        "access",
+        "captured",
+        "form",
+        "handle",
+        "left_by",
+        "params",
+        "residual",
+        "state",
+        "value",
+    )
 
     residual: Tensor
     state: StreamState
@@ -122,6 +133,7 @@ class ResidualStream:
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
+    left_by: int
     captured: dict[str, list[Tensor]]
 
     def __init__(
@@ -135,6 +147,7 @@ class ResidualStream:
         self.value = None
         self.params = ()
         self.access = None
+        self.left_by = 0
         self.captured = {} if captured is None else captured
 
     def enter(self, hidden: Tensor) -> Tensor:

@@ -110,8 +110,15 @@ def compare_states(
 
 
 def read_states(path: Path) -> list[Tensor]:
-    """The states in a file written by ``torch.save``: a list of tensors. ValueError otherwise."""
-    states = torch.load(path, weights_only=True)
+    """The states in a file written by ``torch.save``: a list of tensors, read onto the CPU.
+
+    ValueError for every other file.
+    """
+    try:
+        states = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as problem:  # torch names no common type for a file that it cannot read
+        first = str(problem).partition("\n")[0] or type(problem).__name__
+        raise ValueError(f"{path} cannot be read by torch.load: {first}") from None
     if not isinstance(states, list) or not all(isinstance(one, Tensor) for one in states):
         raise ValueError(f"{path} does not hold a list of tensors")
     return states

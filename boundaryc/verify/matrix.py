@@ -13,44 +13,78 @@ from boundaryc.verify.batches import Shape, shapes
 from boundaryc.verify.scene import Cell, Split
 
 PADDINGS = ("sum_len", "max_len", "unpadded")
+SPLITS: tuple[Split, ...] = ("zigzag", "interleaved")
+ENTRIES = ("complete", "partial")
+SIZES = ("few", "many")
+BATCHES = tuple(shape.name for shape in shapes(2, 2))
+"""The names of all batches; on fewer ranks some of them are the same batch under one name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which part of the matrix to run; an empty choice means all of that factor."""
+    """Which part of the matrix to run; an empty choice means all of that factor.
+
+    ``splits`` are those of context-parallel cells; cells of other variants have none. ``rows`` are
+    one batch, of the topologies with as many attention-DP groups.
+    """
 
     topologies: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     paddings: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
     rows: tuple[int, ...] | None = None
 
 
 def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
     """Every selected cell, topology by topology.
 
-    ValueError names a choice that the stack does not have.
+    ValueError names the option of a choice that the stack does not have.
     """
     _check(plan, selection)
-    for topology in plan.topologies:
-        if selection.topologies and topology.spec.name not in selection.topologies:
-            continue
+    for topology in _topologies(plan, selection):
         variants = [name for name in topology.row_multiples if _in(name, selection.variants)]
         policies = [name for name in ("auto", *POLICIES) if _in(name, selection.policies)]
         paddings = [name for name in PADDINGS if _in(name, selection.paddings)]
         for variant, policy, padding in product(variants, policies, paddings):
             for shape in _batches(topology, selection):
                 cell = Cell(topology.spec.name, variant, policy, padding, shape.rows)
-                yield from _versions(topology, cell)
+                yield from _selected(_versions(topology, cell), selection)
+
+
+def _topologies(plan: StackPlan, selection: Selection) -> list[TopologyPlan]:
+    """The selected topologies, those only that ``rows`` fits. ValueError where it fits none."""
+    named = [one for one in plan.topologies if _in(one.spec.name, selection.topologies)]
+    rows = selection.rows
+    if rows is None:
+        return named
+    fitting = [one for one in named if one.spec.attn_dp == len(rows)]
+    if not fitting:
+        groups = ", ".join(f"{one.spec.name} {one.spec.attn_dp}" for one in named)
+        raise ValueError(
+            f"--rows has {len(rows)} number(s), one for each attention-DP group, which fits no "
+            f"selected topology; their groups are: {groups}"
+        )
+    return fitting
+
+
+def _selected(cells: Iterator[Cell], selection: Selection) -> Iterator[Cell]:
+    for cell in cells:
+        if (
+            _in(cell.split, selection.splits)
+            and _in(cell.entry, selection.entries)
+            and _in(SIZES[cell.many], selection.sizes)
+        ):
+            yield cell
 
 
 def _versions(topology: TopologyPlan, cell: Cell) -> Iterator[Cell]:
     """A cell for every split of its shards, every state of its input, and both sizes of batch."""
     columns = [column for column in topology.columns if column.variant == cell.variant]
-    splits: tuple[Split, ...] = (
-        ("zigzag", "interleaved") if cell.variant == CONTEXT_PARALLEL else ("",)
-    )
+    splits: tuple[Split, ...] = SPLITS if cell.variant == CONTEXT_PARALLEL else ("",)
     entries = dict.fromkeys(column.entry for column in columns)
     sizes = (False, True) if any(column.few is not None for column in columns) else (False,)
     for split, entry, many in product(splits, entries, sizes):
@@ -102,12 +136,16 @@ def _in(name: str, chosen: tuple[str, ...]) -> bool:
 
 def _check(plan: StackPlan, selection: Selection) -> None:
     known = {
-        "topology": (selection.topologies, [t.spec.name for t in plan.topologies]),
-        "variant": (selection.variants, list(plan.stack.variants)),
-        "policy": (selection.policies, ["auto", *POLICIES]),
-        "padding": (selection.paddings, list(PADDINGS)),
+        "--topology": (selection.topologies, [t.spec.name for t in plan.topologies]),
+        "--variant": (selection.variants, list(plan.stack.variants)),
+        "--policy": (selection.policies, ["auto", *POLICIES]),
+        "--padding": (selection.paddings, list(PADDINGS)),
+        "--batches": (selection.batches, list(BATCHES)),
+        "--split": (selection.splits, list(SPLITS)),
+        "--entry": (selection.entries, list(ENTRIES)),
+        "--size": (selection.sizes, list(SIZES)),
     }
-    for factor, (chosen, names) in known.items():
+    for option, (chosen, names) in known.items():
         for name in chosen:
             if name not in names:
-                raise ValueError(f"unknown {factor} {name!r}; this stack has {', '.join(names)}")
+                raise ValueError(f"{option}: unknown name {name!r}; there is {', '.join(names)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -136,7 +137,42 @@ class _Meaning:
         return _call(self._declared[declared.name], params, output)
 
 
-def _call(declared: OperationDecl, params: dict[str, Tensor], *values: Tensor) -> Tensor:
+class OperationError(Exception):
+    """A custom operation that cannot be imported, or that does not run; the message names it."""
+
+
+def load_operation(declared: OperationDecl) -> Callable[..., Any]:
+    """The function that a custom operation names, imported. OperationError where there is none."""
     module, _, name = declared.call.partition(":")
-    function: Callable[..., Tensor] = getattr(import_module(module), name)
-    return function(*values, *(Parameter(params[name]) for name in declared.params))
+    try:
+        function = getattr(import_module(module), name)
+    except (Exception, SystemExit) as problem:  # importing runs the user's code
+        raise OperationError(_told(declared, "cannot be imported", problem)) from problem
+    if not callable(function):
+        kind = type(function).__name__
+        raise OperationError(f"{_named(declared)} cannot be called: it is of type {kind}")
+    return function  # type: ignore[no-any-return]
+
+
+def _call(declared: OperationDecl, params: dict[str, Tensor], *values: Tensor) -> Tensor:
+    function = load_operation(declared)
+    given = [Parameter(params[name]) for name in declared.params]
+    try:
+        result = function(*values, *given)
+    except (Exception, SystemExit) as problem:  # the user's code
+        raise OperationError(_told(declared, "failed", problem)) from problem
+    if not isinstance(result, Tensor):
+        kind = type(result).__name__
+        raise OperationError(f"{_named(declared)} returned no tensor but an object of type {kind}")
+    if result.shape != values[0].shape:
+        seen, asked = list(result.shape), list(values[0].shape)
+        raise OperationError(f"{_named(declared)} returned shape {seen} for {asked}")
+    return result
+
+
+def _named(declared: OperationDecl) -> str:
+    return f"operation `{declared.name}` ({declared.call})"
+
+
+def _told(declared: OperationDecl, what: str, problem: BaseException) -> str:
+    return f"{_named(declared)} {what}: {type(problem).__name__}: {problem}"
