@@ -62,6 +62,7 @@ def compile(  # noqa: A001 - our verb
 
     folder = Path(out)
     builds = _rendered(_made(partial(_build, out=folder), sources, jobs, watch))
+    _claim(builds, folder)
     put = preview if dry_run else publish_all
     done = put([build.output for build in builds], folder, _renamed(builds, folder))
     kept = [
@@ -71,6 +72,22 @@ def compile(  # noqa: A001 - our verb
         for name in one.kept
     ]
     return Compiled(tuple(done), (*(note for build in builds for note in build.notes), *kept))
+
+
+def _claim(builds: Iterable[Build], out: Path) -> None:
+    """Refuses to replace what another file, which is still there, was compiled to."""
+    from boundaryc.emit.freshness import published
+    from boundaryc.emit.publish import PublishError
+
+    owners = {folder.name: path for folder, path in published(out) if path is not None}
+    for build in builds:
+        owner = owners.get(build.name)
+        if owner is None or not owner.exists() or owner.samefile(build.source):
+            continue
+        raise PublishError(
+            f"{out / build.name} was compiled from {owner}, which is still there; rename the stack "
+            f"of {build.source}, give another --out, or remove {out / build.name} first"
+        )
 
 
 def check(

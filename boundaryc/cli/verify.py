@@ -120,23 +120,26 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
 
     try:
         with _current_folder():
-            return _run(file, out, _task(file, out, seed), (selection, chosen["covering"], jobs))
+            task, plan = _task(file, out, seed)
+            _import_operations(plan)
+            return _run(task, _chosen_cells(plan, selection, chosen["covering"]), jobs, out)
     except OperationError as problem:
         style().failure(str(problem))
         return Exit.FINDINGS
 
 
-def _run(
-    file: Path, out: Path, found: tuple[Task, StackPlan], how: tuple[Selection, bool, int]
-) -> int:
-    """Runs the selected cells and tells what they showed. OperationError for a broken operation."""
+def _import_operations(plan: StackPlan) -> None:
+    """Fails now, not in every cell, where a custom operation is not there: OperationError."""
     from boundaryc.verify.oracle import load_operation
-    from boundaryc.verify.proof import prove
 
-    (task, plan), (selection, covering, jobs) = found, how
-    cells = _chosen_cells(plan, selection, covering)
     for declared in plan.stack.operations:
         load_operation(declared)
+
+
+def _run(task: Task, cells: list[Cell], jobs: int, out: Path) -> int:
+    """Runs cells and tells what they showed. OperationError where a custom operation fails."""
+    from boundaryc.verify.proof import prove
+
     outcomes = list(_watched(prove(task, cells, jobs=jobs), len(cells)))
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
     if style().json:
@@ -144,7 +147,7 @@ def _run(
     else:
         _print_lines(outcomes)
     if failures:
-        _explain(task, failures, file, out)
+        _explain(task, failures, out)
     click.echo(f"{len(outcomes) - len(failures)} of {len(outcomes)} cells hold", err=True)
     return Exit.FINDINGS if failures else Exit.OK
 
@@ -290,7 +293,7 @@ def _print_json(outcomes: list[Outcome]) -> None:
     click.echo(json.dumps(document, indent=1))
 
 
-def _explain(task: Task, failures: list[Outcome], file: Path, out: Path) -> None:
+def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
     """Tells the first failures, each shrunk, with the command that reruns just that one."""
     from boundaryc.verify.run import shrink
 
@@ -299,8 +302,9 @@ def _explain(task: Task, failures: list[Outcome], file: Path, out: Path) -> None
         smallest = shrink(prover, failure.cell)
         click.echo(f"failed: {failure.cell}\n  smallest: {smallest.cell}", err=True)
         click.echo(f"  {smallest.failure}".replace("\n", "\n  "), err=True)
-        words = ["boundaryc", "verify", str(file), *_out_words(out), *_cell_words(smallest.cell)]
-        click.echo(f"  rerun: {shlex.join([*words, '--seed', str(task.seed)])}", err=True)
+        words = ["boundaryc", "verify", str(task.source), *_out_words(out)]
+        words += [*_cell_words(smallest.cell), "--seed", str(task.seed)]
+        click.echo(f"  rerun: {shlex.join(words)}", err=True)
     if len(failures) > SHOWN:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)
 

@@ -23,7 +23,17 @@ _DEVICES = frozenset(
     {"aux", "con", "nul", "prn"} | {f"{port}{i}" for port in ("com", "lpt") for i in range(10)}
 )
 _MODULES = frozenset(
-    {"boundaryc", "kernels", "load", "manifest", "policies", "rowwise", "runtime", "supports"}
+    {
+        "boundaryc",
+        "import_module",
+        "kernels",
+        "load",
+        "manifest",
+        "policies",
+        "rowwise",
+        "runtime",
+        "supports",
+    }
     | {"topologies", "torch", "triton"}
 )
 

@@ -18,6 +18,7 @@ from boundaryc.operations import Facts, Operation, registry
 from boundaryc.plan.approve import approve
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
+from boundaryc.plan.joint import TooEntangledError
 from boundaryc.plan.layout import Batchwise, Paths, Problem, layout, reason
 from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table, TopologyPlan
 from boundaryc.plan.search import Moves, fit
@@ -166,6 +167,13 @@ def _evenness(mesh: Mesh) -> Iterator[tuple[str, ...]]:
         yield from combinations(axes, length)
 
 
+def _too_irregular(why: TooEntangledError) -> str:
+    return (
+        "the stages follow each other in too many different ways to be planned together: "
+        f"{why}; use fewer kinds of stage or a more regular pattern of layers"
+    )
+
+
 def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, order: Order) -> Table:
     demands = regime(column.variant, mesh)
     batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
@@ -175,7 +183,10 @@ def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, orde
         )
         for edge in problem.graph.edges()
     }
-    found = layout(problem, batch, facts)
+    try:
+        found = layout(problem, batch, facts)
+    except TooEntangledError as problem_size:
+        raise PlanError(problem.graph.last, column, policy, _too_irregular(problem_size)) from None
     if found is None or isinstance(found, Edge):
         edge = found or problem.graph.last
         raise PlanError(edge, column, policy, reason(problem, batch, edge, found, facts[edge]))

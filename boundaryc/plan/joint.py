@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Generic, TypeVar
 
 V = TypeVar("V", bound=Hashable)
@@ -25,12 +26,20 @@ class Factor(Generic[V, L]):
     costs: Mapping[tuple[L, ...], int]
 
 
+MOST_COMBINATIONS = 500_000
+"""Combinations of labels that are tried at once before a problem is refused."""
+
+
+class TooEntangledError(Exception):
+    """A problem whose variables hang together too closely to be solved exactly."""
+
+
 def minimise(
     domains: Mapping[V, Sequence[L]], factors: Sequence[Factor[V, L]]
 ) -> dict[V, L] | None:
     """The assignment whose costs add up to the least, or None where every one is impossible.
 
-    Among equals the labels that come first in their domains win.
+    Among equals the labels that come first in their domains win. Raises TooEntangledError.
     """
     remaining = list(factors)
     order_of_elimination: list[tuple[V, Factor[V, L], dict[tuple[L, ...], L]]] = []
@@ -63,6 +72,9 @@ def _eliminate(
 ) -> tuple[Factor[V, L], dict[tuple[L, ...], L]]:
     """Sums the factors that touch a variable and keeps its best label for every context."""
     context = tuple(dict.fromkeys(v for f in touching for v in f.variables if v != variable))
+    work = prod(len(domains[v]) for v in (*context, variable))
+    if work > MOST_COMBINATIONS:
+        raise TooEntangledError(f"{len(context) + 1} choices hang together in {work} combinations")
     costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):

@@ -135,7 +135,7 @@ def _in(name: str, chosen: tuple[str, ...]) -> bool:
 
 
 def _check(plan: StackPlan, selection: Selection) -> None:
-    known = {
+    known: dict[str, tuple[tuple[str, ...], list[str]]] = {
         "--topology": (selection.topologies, [t.spec.name for t in plan.topologies]),
         "--variant": (selection.variants, list(plan.stack.variants)),
         "--policy": (selection.policies, ["auto", *POLICIES]),

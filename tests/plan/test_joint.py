@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from boundaryc.plan.joint import Factor, minimise
+import pytest
+
+from boundaryc.plan.joint import Factor, TooEntangledError, minimise
 
 
 def _brute(domains: dict[str, list[int]], factors: list[Factor[str, int]]) -> int | None:
@@ -59,3 +61,13 @@ def test_first_label_wins_a_tie() -> None:
     found = minimise({"a": [3, 1, 2]}, [Factor(("a",), costs)])
 
     assert found == {"a": 3}
+
+
+def test_what_hangs_together_too_closely_is_refused() -> None:
+    """Ten variables that all depend on each other would take ten billion combinations."""
+    domains = {name: list(range(10)) for name in "abcdefghij"}
+    costs = dict.fromkeys(product(range(10), repeat=2), 1)
+    factors = [Factor((a, b), costs) for a in domains for b in domains if a < b]
+
+    with pytest.raises(TooEntangledError, match="10 choices"):
+        minimise(domains, factors)
