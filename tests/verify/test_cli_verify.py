@@ -14,8 +14,9 @@ import torch
 from boundaryc.cli import main
 from boundaryc.language import loads
 from boundaryc.plan.compose import plan_stack
-from boundaryc.verify import cells as judged
+from boundaryc.verify.cells import Outcome
 from boundaryc.verify.matrix import Selection, matrix
+from boundaryc.verify.scene import Scene
 from tests.cli.process import command
 
 HEAD = """\
@@ -204,5 +205,5 @@ def test_a_failing_cell_is_rerun_by_the_line_it_shows(
     assert "0 of 1 cells hold" in capsys.readouterr().err
 
 
-def _failing(scene: judged.Scene, seed: int | None = None) -> judged.Outcome:
-    return judged.Outcome(scene.cell, 1.0, 0, 0, "wrong on purpose")
+def _failing(scene: Scene, seed: int | None = None) -> Outcome:
+    return Outcome(scene.cell, 1.0, 0, 0, "wrong on purpose")
