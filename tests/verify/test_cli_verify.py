@@ -34,7 +34,7 @@ topologies:
   tp2: {{tp: 2}}
 variants: [ordinary, context_parallel, input_scattered]
 """
-CUSTOM = f"""{HEAD}stages:
+CUSTOM = f"""{HEAD.replace("sample", "custom")}stages:
   attention: {{kind: attention}}
   mlp: {{kind: ffn, update: mine}}
 operations:
@@ -156,6 +156,16 @@ def test_operations_are_found_in_the_current_folder(project: Path) -> None:
     assert "15 of 15 cells hold" in done.stderr
 
 
+def test_it_says_that_greenlet_is_missing(project: Path) -> None:
+    code = "import sys; sys.modules['greenlet'] = None; from boundaryc.cli import main; "
+    words = ["verify", "stack.yaml", "--rows", "3"]
+
+    done = command("-c", f"{code}sys.exit(main({words!r}))", folder=project)
+
+    assert done.returncode == 2
+    assert "boundaryc[verify]" in done.stderr
+
+
 def test_what_is_not_compiled_says_how(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("--out", "other place") == 2
     assert "run: boundaryc compile stack.yaml --out 'other place'" in capsys.readouterr().err
@@ -164,9 +174,11 @@ def test_what_is_not_compiled_says_how(project: Path, capsys: pytest.CaptureFixt
 def test_every_cell_has_options_that_select_it_alone() -> None:
     from boundaryc.cli.verify import _cell_words, _selection
 
-    plan = plan_stack(loads(STACK))
+    wide = STACK.replace("hidden_size: 64", "hidden_size: 4096")  # size of batch matters there
+    plan = plan_stack(loads(wide.replace("count: 1", "count: 4")))
     every = list(matrix(plan, Selection()))
     assert {cell.entry for cell in every} == {"complete", "partial"}
+    assert {cell.many for cell in every} == {False, True}
     assert {cell.split for cell in every} == {"", "zigzag", "interleaved"}
     names = {
         "--topology": "topologies",
@@ -177,7 +189,7 @@ def test_every_cell_has_options_that_select_it_alone() -> None:
         "--entry": "entries",
         "--size": "sizes",
     }
-    for cell in every[::17]:
+    for cell in (*every[::17], *[cell for cell in every if cell.many][::17]):
         words = _cell_words(cell)
         given = dict(zip(words[::2], words[1::2], strict=True))
         chosen: dict[str, object] = {
