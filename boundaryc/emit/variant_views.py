@@ -45,10 +45,17 @@ def _blocks(
     """Functions and decisions as a forward meets them, alternatives behind each other."""
     defined = {group[0].draft.base: group for group in by_base(known.functions.values())}
     decided = {group[0].draft.base: group for group in by_base(known.exits.values())}
+    done: set[str] = set()
     for base in _bases(plan, functions, known.variant):
-        for function in defined.get(base, ()):
-            yield rendered(function.draft, function.name, function.following, function.when)
-        for decision in decided.get(base, ()):
+        decisions = decided.get(base, ())
+        # A decision names its functions, so all of them come first, also those of an alternative.
+        named = [one.base for decision in decisions for one in decision.draft.functions()]
+        for each in dict.fromkeys((*named, base)):
+            if each not in done:
+                done.add(each)
+                for function in defined.get(each, ()):
+                    yield rendered(function.draft, function.name, function.following, function.when)
+        for decision in decisions:
             yield _decision(decision.draft, decision.name, known)
 
 

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 import boundaryc.emit
 from boundaryc.emit.columns import merged
+from boundaryc.emit.files import Origin
 from boundaryc.emit.layout_text import tuple_lines
 from boundaryc.emit.naming import suffixes
+from boundaryc.emit.output import emit
 from boundaryc.emit.render import templates_directory
 from boundaryc.emit.runs import runs
+from boundaryc.language import loads
+from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.result import Column
 
 MODULES = [
@@ -81,3 +85,25 @@ def test_a_tuple_of_one_is_a_tuple_at_every_width() -> None:
 def test_templates_are_found() -> None:
     """In a checkout; an installed package has them inside (see the packaging tests)."""
     assert (templates_directory() / "module.py.jinja").is_file()
+
+
+def test_a_decision_follows_all_functions_it_names() -> None:
+    """An exit of which only an alternative names a rank for its tail still imports."""
+    text = """\
+boundaryc: 1
+stack: sample
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6, accumulate: rounded}
+stages:
+  attention: {kind: attention, read: raw}
+  mlp: {kind: ffn, sparse: true, read: raw, joins_sum: allow}
+  tailed: {kind: ffn, sparse: true, reduction: local_tail}
+layers: {count: 3, default: [mlp, attention, tailed], at: {2: [attention]}}
+topologies: {t: {tp: 12, attn_dp: 12, moe: {dp: 1, ep: 2}}}
+variants: [ordinary]
+"""
+    files = emit(plan_stack(loads(text)), Origin("x", "y", "0" * 64)).files
+    module = files["t/ordinary.py"]
+
+    assert "adds_tail=tailed_tail" in module
+    assert module.index("def tailed_tail") < module.index("adds_tail=tailed_tail")
