@@ -10,6 +10,7 @@ all-reduces.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from boundaryc.plan.cost import Order
 from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice, Transform
@@ -120,10 +121,23 @@ def handed_off(boundary: Boundary) -> State:
     return state
 
 
+@lru_cache(maxsize=256)
+def _moves_of(facts: EdgeFacts) -> Moves:
+    """The moves under these facts: boundaries with equal facts share what was found."""
+    return Moves(facts)
+
+
+@lru_cache(maxsize=4096)
 def _route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded."""
     facts = replace(facts, carries=False) if rounds else facts
-    found = search(start, frozenset({goal}), Moves(facts), Order())
+    found = search(start, frozenset({goal}), _moves_of(facts), Order())
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")
     return found[goal].ops
+
+
+def forget() -> None:
+    """Drops what is remembered between boundaries, so that a measurement starts from nothing."""
+    _moves_of.cache_clear()
+    _route.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,39 +186,24 @@ def test_the_manifest_hash_follows_what_a_topology_runs(tmp_path: Path) -> None:
     assert all(len(one) == 64 for one in first.values())
 
 
-def test_compiling_everything_is_quick(tmp_path: Path) -> None:
-    """Both stacks, 30 topologies, all variants and policies: under ten seconds of one core."""
-    began = time.process_time()
-    for name in STACKS:
-        build(MATRIX / f"{name}.yaml", tmp_path)
-    assert time.process_time() - began < 10
-
-
-def _deep(tmp_path: Path, count: int) -> tuple[dict[str, str], float]:
-    """The files of a stack of ``count`` layers, and the shorter of two compilations in seconds."""
+def _deep(tmp_path: Path, count: int) -> dict[str, str]:
+    """The files of a stack of ``count`` layers."""
     text = (MATRIX / "dense.yaml").read_text().replace("count: 4", f"count: {count}")
     source = tmp_path / "deep.yaml"
     source.write_text(text)
-    seconds = []
-    for _ in range(2):
-        began = time.process_time()
-        files = build(source, tmp_path / "out").output.files
-        seconds.append(time.process_time() - began)
-    return dict(files), min(seconds)
+    return dict(build(source, tmp_path / "out").output.files)
 
 
 def _body(text: str) -> str:
     return text.partition("\n\n")[2]
 
 
-def test_a_thousand_layers_cost_what_four_do(tmp_path: Path) -> None:
-    """The same modules byte for byte below their headers, in the same time."""
-    shallow, first = _deep(tmp_path, 4)
-    deep, second = _deep(tmp_path, 1000)
+def test_a_thousand_layers_are_no_longer_than_four(tmp_path: Path) -> None:
+    """The same modules byte for byte below their headers; `benchmarks/compile.py` has the times."""
+    shallow, deep = _deep(tmp_path, 4), _deep(tmp_path, 1000)
     assert shallow.keys() == deep.keys()
     for name, text in shallow.items():
         counted = name.endswith(("layers.py", "/__init__.py", "manifest.json"))
         if not counted:
             assert _body(text) == _body(deep[name]), name
         assert len(text.splitlines()) == len(deep[name].splitlines()), name
-    assert second < 1.2 * first

@@ -46,9 +46,9 @@ FAULTS = (
         "empty-rank-skips-its-ffn",
         "A rank without tokens skips the sum inside its FFN.",
         RANKS,
-        "            y = exit_.reduce_output(self._feed_forward(place, x, following))",
-        "            y = self._feed_forward(place, x, following)\n"
-        "            y = exit_.reduce_output(y) if self.batch.real_rows else y",
+        "                y = exit_.reduce_output(self._feed_forward(place, x, following))",
+        "                y = self._feed_forward(place, x, following)\n"
+        "                y = exit_.reduce_output(y) if self.batch.real_rows else y",
         "census",
         "values",
     ),
