@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -14,8 +15,13 @@ from boundaryc.emit.origin import OUT
 
 @click.command("lint")
 @stack_files
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The config.json of the model: numbers that the files ignore are findings.",
+)
 @output_style
-def lint(files: tuple[Path, ...]) -> int:
+def lint(files: tuple[Path, ...], config: Path | None) -> int:
     """Reports what is valid in stack files and still worth a second look.
 
     Example: boundaryc lint models/*/stack.yaml --output-format github
@@ -26,8 +32,10 @@ def lint(files: tuple[Path, ...]) -> int:
     from boundaryc.language import BoundarycError, Diagnostic, Severity
     from boundaryc.language.files import read_text
     from boundaryc.language.lint import lint as rules
+    from boundaryc.language.lint_config import lint_config
     from boundaryc.language.loader import loads
 
+    said = _read_config(config)
     found: list[Diagnostic] = []
     texts: dict[str, str] = {}
     sources = chosen(files, Path(OUT))
@@ -41,6 +49,7 @@ def lint(files: tuple[Path, ...]) -> int:
         else:
             texts[stack.source] = text
             found += rules(stack, text)
+            found += lint_config(stack, said)
     how = style()
     if how.quiet:
         found = [item for item in found if item.severity is not Severity.NOTE]
@@ -50,3 +59,16 @@ def lint(files: tuple[Path, ...]) -> int:
     how.say(f"{len(sources)} files: {', '.join(words)}")
     worth = any(item.severity is not Severity.NOTE for item in found)
     return Exit.FINDINGS if worth else Exit.OK
+
+
+def _read_config(path: Path | None) -> dict[str, object]:
+    """What a config says; nothing without one. A usage error where it is no JSON object."""
+    if path is None:
+        return {}
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise click.UsageError(f"--config: {path} is not JSON: {problem}") from None
+    if not isinstance(said, dict):
+        raise click.UsageError(f"--config: {path} does not hold an object")
+    return said

@@ -60,6 +60,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC604": "two topologies are the same",
         "BC605": "a variant that some topologies cannot run",
         "BC606": "context shards that no variant uses",
+        "BC607": "the stack file and the model's config disagree",
         "BC691": "a suppression is not complete",
         "BC692": "a suppression suppresses nothing",
     }

@@ -16,6 +16,7 @@ from boundaryc.language import CODES, FORMATS, BoundarycError, Diagnostic, load,
 from boundaryc.language.explain import Explanation, base, complete, explanation
 from boundaryc.language.json_schema import SCHEMAS, schema_text
 from boundaryc.language.lint import lint
+from boundaryc.language.lint_config import lint_config
 from boundaryc.language.planned import PLANNED
 from tests.language.opened import NAMED
 
@@ -82,6 +83,11 @@ def _from_python() -> tuple[Found, str]:
     return (), text
 
 
+def _from_config() -> tuple[Found, str]:
+    text = complete(explanation("BC607").fails)
+    return lint_config(loads(text, NAME), {"residual_multiplier": 0.22}), text
+
+
 NOT_YAML: dict[str, tuple[str, Callable[[], tuple[Found, str]]]] = {
     "BC009": ("missing.yaml", lambda: _in_folder("missing.yaml", lambda path: None)),
     "BC010": (
@@ -97,6 +103,7 @@ NOT_YAML: dict[str, tuple[str, Callable[[], tuple[Found, str]]]] = {
         lambda: _in_folder("long.yaml", lambda path: path.write_text("stack: " + "x" * 20_000)),
     ),
     "BC403": (NAME, _from_python),
+    "BC607": (NAME, _from_config),
 }
 """How the failing examples come about that are not the text of a file: its name, and what runs."""
 
