@@ -50,19 +50,22 @@ def compile(  # noqa: A001 - our verb
     out: Source = OUT,
     jobs: int = 1,
     dry_run: bool = False,
+    replace: bool = False,
     watch: Watch | None = None,
 ) -> Compiled:
     """Compiles stack files and publishes each under ``out``/<stack>.
 
     Everything is compiled before anything is written, in ``jobs`` processes if there is more than
-    one file; with ``dry_run`` the result says what would be written. Raises BoundarycError with
+    one file; with ``dry_run`` the result says what would be written. What another file that is
+    still there was compiled to is only replaced with ``replace``. Raises BoundarycError with
     what is wrong in all of the files, PublishError if the output cannot be written as asked.
     """
     from boundaryc.emit.publish import preview, publish_all
 
     folder = Path(out)
     builds = _rendered(_made(partial(_build, out=folder), sources, jobs, watch))
-    _claim(builds, folder)
+    if not replace:
+        _claim(builds, folder)
     put = preview if dry_run else publish_all
     done = put([build.output for build in builds], folder, _renamed(builds, folder))
     kept = [
@@ -86,7 +89,7 @@ def _claim(builds: Iterable[Build], out: Path) -> None:
             continue
         raise PublishError(
             f"{out / build.name} was compiled from {owner}, which is still there; rename the stack "
-            f"of {build.source}, give another --out, or remove {out / build.name} first"
+            f"of {build.source}, give another --out, or --replace it"
         )
 
 

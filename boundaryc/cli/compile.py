@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @click.command("compile")
 @files_and_out
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--replace", is_flag=True, help="Replace what another file was compiled to.")
 @output_style
-def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool) -> None:
+def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool) -> None:
     """Compiles stack files and publishes the code, all of it or nothing.
 
     Example: boundaryc compile models/qwen3/stack.yaml --out generated
@@ -32,7 +33,9 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool) -> No
     how = style()
     sources = chosen(files, out)
     with progress(how, "compiling") as watch:
-        done = api.compile(*sources, out=out, jobs=jobs, dry_run=dry_run, watch=watch)
+        done = api.compile(
+            *sources, out=out, jobs=jobs, dry_run=dry_run, replace=replace, watch=watch
+        )
     for note in done.notes:
         if how.format == "github":
             how.result(annotation("notice", "boundaryc", note))

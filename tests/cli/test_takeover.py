@@ -32,6 +32,9 @@ def test_another_file_keeps_its_output(tmp_path: Path) -> None:
         compile_(second, out=out)
 
     assert (out / "sample" / "tp2" / "__init__.py").read_text() == before
+    compile_(second, out=out, replace=True)
+    compile_(first, out=out, replace=True)
+    assert (out / "sample" / "tp2" / "__init__.py").read_text() == before
     first.unlink()
     compile_(second, out=out)  # a file that was moved takes its output along
     assert (out / "sample" / "tp2" / "__init__.py").read_text() != before

@@ -62,7 +62,8 @@ class Field:
 
     def start(self, version: int) -> subprocess.Popen[bytes]:
         """A process that compiles one of the versions."""
-        return start("-m", "boundaryc", "compile", self.sources[version], "--out", self.out)
+        words = ("compile", self.sources[version], "--out", self.out, "--replace")
+        return start("-m", "boundaryc", *words)
 
     def judge(self) -> int:
         """Which version is published; raises Torn."""
