@@ -86,6 +86,7 @@ FAULTS = (
         "self.scope.row(axes, step.after.rows)\n        self._put",
         "self.scope.row(axes, axes)\n        self._put",
         "values",
+        "refusals",
     ),
     _fault(
         "gather-of-the-wrong-value",
@@ -226,6 +227,7 @@ FAULTS = (
         'f"finer={quoted(mesh.names(finer))}"',
         'f"finer={quoted(mesh.names(moved))}"',
         "values",
+        "refusals",
         area="layout",
     ),
     _fault(
