@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from boundaryc.plan.result import Column
@@ -37,24 +37,26 @@ class Kind:
         )
 
 
-def merged(columns: Sequence[Column], behaviour: Callable[[int], object]) -> tuple[int, ...]:
-    """The indexes of the columns to keep, in order.
+def merged(columns: Sequence[Column], behaviours: Sequence[Hashable]) -> tuple[int, ...]:
+    """The indexes of the columns to keep, in order; each has one of the ``behaviours``.
 
-    A column goes when each of its batches then finds another one with equal ``behaviour``.
+    A column goes when each of its batches then finds another one with an equal behaviour.
     """
+    numbers: dict[Hashable, int] = {}
+    alike = [numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours]
     kinds = {
         Kind(column.variant, frozenset(column.even), column.entry, few)
         for column in columns
         for few in (True, False)
     }
     wanted = {
-        kind: behaviour(next(i for i, column in enumerate(columns) if kind.planned_by(column)))
+        kind: next(alike[i] for i, column in enumerate(columns) if kind.planned_by(column))
         for kind in kinds
     }
     kept = list(range(len(columns)))
     for index in range(len(columns)):
         fewer = [other for other in kept if other != index]
-        if all(_finds(columns, fewer, kind, behaviour, want) for kind, want in wanted.items()):
+        if all(_finds(columns, fewer, kind, alike, want) for kind, want in wanted.items()):
             kept = fewer
     return tuple(kept)
 
@@ -63,9 +65,9 @@ def _finds(
     columns: Sequence[Column],
     kept: Sequence[int],
     kind: Kind,
-    behaviour: Callable[[int], object],
-    wanted: object,
+    alike: Sequence[int],
+    wanted: int,
 ) -> bool:
     """Whether batches of a kind find what was planned for them."""
     first = next((index for index in kept if kind.fits(columns[index])), None)
-    return first is not None and behaviour(first) == wanted
+    return first is not None and alike[first] == wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from boundaryc.emit.columns import merged
@@ -79,7 +79,8 @@ def topology_tables(
 ) -> TopologyTables:
     """The tables of one topology."""
     topology = functions.plan
-    kept = merged(topology.columns, lambda column: _behaviour(plan, functions, column))
+    behaviours = [_behaviour(plan, functions, index) for index in range(len(topology.columns))]
+    kept = merged(topology.columns, behaviours)
     taken: set[str] = set()
     constants = _boundaries(functions, kept, taken, plan.stack.policy_auto)
     by_place = {
@@ -93,7 +94,7 @@ def topology_tables(
     )
 
 
-def _behaviour(plan: StackPlan, functions: TopologyFunctions, column: int) -> object:
+def _behaviour(plan: StackPlan, functions: TopologyFunctions, column: int) -> Hashable:
     """What all boundaries do in batches of one column, under every policy."""
     return tuple(
         tuple(sorted(names_by_use(functions, Use(edge, column, policy)).items()))

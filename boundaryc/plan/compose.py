@@ -19,7 +19,7 @@ from boundaryc.plan.approve import approve
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
 from boundaryc.plan.joint import TooEntangledError
-from boundaryc.plan.layout import Batchwise, Paths, Problem, layout, reason
+from boundaryc.plan.layout import Batchwise, Problem, layout, reason
 from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table, TopologyPlan
 from boundaryc.plan.search import Moves, fit
 from boundaryc.plan.state import EdgeFacts
@@ -51,11 +51,10 @@ def plan_stack(stack: Stack) -> StackPlan:
     Raises PlanError or TopologyError for a stack that cannot be planned.
     """
     graph, operations = build_graph(stack), declared_operations(stack)
-    paths: Paths = {}
     moves: dict[EdgeFacts, Moves] = {}
     with _uncollected():
         planned = tuple(
-            _plan_topology(Problem(stack, graph, operations, spec, paths, moves, {}))
+            _plan_topology(Problem(stack, graph, operations, spec, moves, {}))
             for spec in stack.topologies
         )
     return approve(StackPlan(stack, graph, operations, planned))

@@ -15,12 +15,10 @@ from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
 from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.search import Goal, Moves, Path, search, unmet
+from boundaryc.plan.search import Goal, Moves, Path, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import Contract, Regime, contracts
-
-Paths = dict[tuple[State, frozenset[Goal], EdgeFacts, Order], dict[Goal, Path]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,7 @@ class Problem:
     graph: StageGraph
     operations: Mapping[str, Operation]
     spec: TopologySpec
-    paths: Paths = field(repr=False)  # shared by all topologies of a stack
-    moves: dict[EdgeFacts, Moves] = field(repr=False)  # shared like the paths
+    moves: dict[EdgeFacts, Moves] = field(repr=False)  # shared by all topologies of a stack
     layouts: dict[object, Layout | Edge | None] = field(repr=False)
 
 
@@ -173,14 +170,11 @@ def _pairs(
     """The shortest path of an edge for every pair of labels at its ends."""
     targets = labels[edge.target]
     goals = _goals(targets, ways[edge.target])
+    asked = frozenset(goals)
+    moves = problem.moves.get(facts) or problem.moves.setdefault(facts, Moves(facts))
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:
-        start = _start(problem.stack, edge, source, ways)
-        key = (start, frozenset(goals), facts, batch.order)
-        if key not in problem.paths:
-            moves = problem.moves.setdefault(facts, Moves(facts))
-            problem.paths[key] = search(start, key[1], moves, batch.order)
-        found = problem.paths[key]
+        found = moves.paths(_start(problem.stack, edge, source, ways), asked, batch.order)
         for target, goal in zip(targets, goals, strict=True):
             if goal in found:
                 pairs[source, target] = found[goal]

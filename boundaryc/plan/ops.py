@@ -7,7 +7,7 @@ on which the rows agree, and a move is legal only if it delivers rows in canonic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State, keeps_order
 
@@ -22,7 +22,7 @@ class AllReduce:
         """The state after the sum, or None where it is not legal."""
         if not self.axes or self.axes & ~state.owes:
             return None
-        return _settle(replace(state, owes=state.owes & ~self.axes))
+        return _settle(state._replace(owes=state.owes & ~self.axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ReduceScatter:
             return None
         if not _moves(self, rows, facts):
             return None
-        return _settle(replace(state, rows=rows, owes=state.owes & ~self.axes))
+        return _settle(state._replace(rows=rows, owes=state.owes & ~self.axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class AllGather:
             return None
         if not _moves(self, state.rows, facts):
             return None
-        return replace(state, rows=state.rows & ~self.axes)
+        return state._replace(rows=state.rows & ~self.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Slice:
         rows = state.rows | self.axes
         if not self.axes or self.axes & (state.rows | state.owes) or _rests(state):
             return None
-        return replace(state, rows=rows) if keeps_order(self.axes, rows, facts.every) else None
+        return state._replace(rows=rows) if keeps_order(self.axes, rows, facts.every) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class GatherSum:
             return None
         if _rests(state) or not keeps_order(self.gather, state.rows, facts.every):
             return None
-        return _settle(replace(state, rows=state.rows & ~self.gather, owes=state.owes & ~self.sum))
+        return _settle(state._replace(rows=state.rows & ~self.gather, owes=state.owes & ~self.sum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Reorder:
             return None
         if state.phase not in (Phase.CONTRIBUTION, Phase.INPUT) or state.joined:
             return None
-        return replace(state, by_token=self.to_tokens)
+        return state._replace(by_token=self.to_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Transform:
             return None
         if state.owes and not facts.transform_linear:
             return None
-        return replace(state, transform=False)
+        return state._replace(transform=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Update:
             return None
         if state.by_token or state.rows != state.residual:
             return None
-        return replace(state, phase=Phase.STREAM, unrounded=facts.carries)
+        return state._replace(phase=Phase.STREAM, unrounded=facts.carries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Join:
         extra = state.residual & ~state.rows
         if state.rows & ~state.residual or extra & ~state.owes:
             return None
-        return replace(state, joined=True)
+        return state._replace(joined=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Enter:
         """The written state, or None where there already is a residual."""
         if state.phase is not Phase.INITIAL or state.owes:
             return None
-        return replace(state, phase=Phase.STREAM, residual=state.rows)
+        return state._replace(phase=Phase.STREAM, residual=state.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Read:
             return None
         if facts.read_on is not None and state.rows != facts.read_on:
             return None
-        return replace(state, phase=Phase.INPUT, unrounded=False)
+        return state._replace(phase=Phase.INPUT, unrounded=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Capture:
             return None
         if not keeps_order(self.gather | self.cut, state.residual | self.cut, facts.every):
             return None
-        return replace(state, captured=state.captured | 1 << self.index)
+        return state._replace(captured=state.captured | 1 << self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class HandOff:
             return None  # the model may still change the output, and the update must see that
         if facts.complete_on is not None and (state.owes or state.rows != facts.complete_on):
             return None
-        return replace(state, handed_off=True)
+        return state._replace(handed_off=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +277,14 @@ Operation = (
 def _settle(state: State) -> State:
     """A joined partial whose last sum is done is the written stream."""
     if state.joined and not state.owes:
-        return replace(state, phase=Phase.STREAM, joined=False, residual=state.rows)
+        return state._replace(phase=Phase.STREAM, joined=False, residual=state.rows)
     return state
 
 
 def _with_residual(state: State, rows: int) -> State:
     if state.phase is Phase.STREAM:
-        return replace(state, rows=rows, residual=rows)
-    return replace(state, residual=rows)
+        return state._replace(rows=rows, residual=rows)
+    return state._replace(residual=rows)
 
 
 def _rests(state: State) -> bool:

@@ -55,6 +55,9 @@ class Goal:
     phase: Phase = Phase.INPUT
 
 
+Ranked = tuple[int, int, Operation, Cost]
+
+
 class Moves:
     """The priced successors of the states of one edge, found once however often they are met.
 
@@ -66,7 +69,8 @@ class Moves:
         self.states: list[State] = []
         self._numbers: dict[State, int] = {}
         self._steps: dict[int, tuple[tuple[Operation, int, Cost], ...]] = {}
-        self._ranked: dict[tuple[int | None, int], tuple[tuple[int, int, Operation], ...]] = {}
+        self._ranked: dict[Order, dict[int, tuple[Ranked, ...]]] = {}
+        self._paths: dict[tuple[State, frozenset[Goal], Order], dict[Goal, Path]] = {}
 
     def number(self, state: State) -> int:
         """The number of a state."""
@@ -87,14 +91,22 @@ class Moves:
             )
         return known
 
-    def ranked(self, number: int, order: Order) -> tuple[tuple[int, int, Operation], ...]:
-        """The same as (rank of the cost, state, operation), ranks adding up like costs."""
-        key = (order.alpha, number)
-        known = self._ranked.get(key)
+    def ranked(self, order: Order) -> dict[int, tuple[Ranked, ...]]:
+        """The successors of the states ranked so far, for ``rank`` to add to."""
+        return self._ranked.setdefault(order, {})
+
+    def rank(self, number: int, order: Order) -> tuple[Ranked, ...]:
+        """The successors of a state as (rank of the cost, state, operation, cost)."""
+        found = tuple((order.rank(cost), after, op, cost) for op, after, cost in self.steps(number))
+        self.ranked(order)[number] = found
+        return found
+
+    def paths(self, start: State, goals: frozenset[Goal], order: Order) -> dict[Goal, Path]:
+        """What ``search`` finds, remembered."""
+        key = (start, goals, order)
+        known = self._paths.get(key)
         if known is None:
-            known = self._ranked[key] = tuple(
-                (order.rank(cost), after, op) for op, after, cost in self.steps(number)
-            )
+            known = self._paths[key] = search(start, goals, self, order)
         return known
 
 
@@ -102,35 +114,33 @@ def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> 
     """The cheapest path from ``start`` to each goal that can be reached."""
     first = moves.number(start)
     best = {first: 0}
-    came: dict[int, tuple[int, Operation]] = {}
+    came: dict[int, tuple[int, Operation, Cost]] = {}
     queue = [(0, first)]
     found: dict[Goal, Path] = {}
-    settled: set[int] = set()
+    captures, ranked = len(moves.facts.captures), moves.ranked(order)
     while queue and len(found) < len(goals):
         rank, number = heapq.heappop(queue)
-        if number in settled:
-            continue
-        settled.add(number)
-        goal = _goal_of(moves.states[number], len(moves.facts.captures))
+        if rank > best[number]:
+            continue  # a cheaper way there has been followed since
+        goal = _goal_of(moves.states[number], captures)
         if goal in goals and goal not in found:
-            found[goal] = _path(moves, came, number)
-        for step, after, op in moves.ranked(number, order):
+            found[goal] = _path(came, number)
+        for step, after, op, cost in ranked.get(number) or moves.rank(number, order):
             reached = rank + step
             if after not in best or reached < best[after]:
-                best[after], came[after] = reached, (number, op)
+                best[after], came[after] = reached, (number, op, cost)
                 heapq.heappush(queue, (reached, after))
     return found
 
 
-def _path(moves: Moves, came: dict[int, tuple[int, Operation]], number: int) -> Path:
+def _path(came: dict[int, tuple[int, Operation, Cost]], number: int) -> Path:
     ops: list[Operation] = []
-    cost = Cost()
+    whole = Cost()
     while number in came:
-        after = number
-        number, op = came[number]
+        number, op, cost = came[number]
         ops.append(op)
-        cost = cost + next(c for o, a, c in moves.steps(number) if o == op and a == after)
-    return Path(tuple(reversed(ops)), cost)
+        whole = whole + cost
+    return Path(tuple(reversed(ops)), whole)
 
 
 def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
@@ -149,9 +159,13 @@ def _goal_of(state: State, captures: int) -> Goal | None:
     return Goal(state.rows, state.residual, state.by_token, state.phase)
 
 
+_LOCAL = (Enter(), Transform(), Update(), Read(), Join(), HandOff())
+
+
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
-    yield from (Enter(), Transform(), Update(), Read(), Join(), HandOff())
-    yield Reorder(not state.by_token)
+    yield from _LOCAL
+    if facts.shards:
+        yield Reorder(not state.by_token)
     if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
         yield _capture(state, facts)
     for axes in _parts(state.owes):

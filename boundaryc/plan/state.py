@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from math import prod
+from typing import NamedTuple
 
 NO_RESIDUAL = -1
 """The residual rows of a state that has no residual yet (the entry of a stack)."""
@@ -23,9 +24,8 @@ class Phase(IntEnum):
     INPUT = 3  # what the consumer's read returned
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """One typed point of a boundary.
+class State(NamedTuple):
+    """One typed point of a boundary; a tuple, because a search hashes and copies so many.
 
     A value never owes a sum over an atom that its rows are sharded on: ``rows & owes == 0``.
     In the stream phase the value is the residual, so ``rows == residual``.

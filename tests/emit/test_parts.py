@@ -56,7 +56,7 @@ EVEN = [("a", "b"), ("a",), ("b",), ()]
 def test_merged_columns_serve_every_batch(behaviours: list[int]) -> None:
     """Each batch finds what was planned for it, among the fewest columns that greed finds."""
     columns = [Column("ordinary", even) for even in EVEN]
-    kept = merged(columns, behaviours.__getitem__)
+    kept = merged(columns, behaviours)
 
     for index, even in enumerate(EVEN):
         first = next(k for k in kept if set(columns[k].even) <= set(even))
@@ -70,7 +70,7 @@ def test_columns_of_few_and_many_rows(large: str) -> None:
     """Two behaviours by size need two columns, the bounded one first; equal ones need one."""
     columns = [Column("ordinary", (), few=True), Column("ordinary", (), few=False)]
 
-    kept = merged(columns, ["few", large].__getitem__)
+    kept = merged(columns, ["few", large])
 
     assert kept == ((0, 1) if large == "many" else (1,))
 
