@@ -16,10 +16,10 @@ from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, Names, Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, replayed, steps
-from boundaryc.graph.build import ENTRY, FINAL
+from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops
-from boundaryc.plan.access import Access, Ops, access
+from boundaryc.plan.access import Access, Ops
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
@@ -112,22 +112,13 @@ class Between:
         return (*left, *self.resume.functions(), *((self.empty,) if self.empty else ()))
 
 
-def between(
-    boundary: Boundary, scope: Scope, calls: Calls, stack_rows: int, *, shows: bool
-) -> Between:
-    """What stands beside the functions of ``boundary``.
+def between(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool) -> Between:
+    """What stands beside the functions of a boundary, without ``empty``.
 
     ``shows``: its consumer is a token mixer, which may be asked to show the residual it reads.
     """
-    ways = access(boundary, stack_rows)
-    left = None
-    if boundary.edge.producer != ENTRY:
-        left = _left(ways, scope, calls)
-    return Between(
-        left,
-        _resume(boundary, ways, scope, calls, shows=shows),
-        _empty(boundary, scope, calls) if boundary.edge.consumer == FINAL else None,
-    )
+    left = None if edge.producer == ENTRY else _left(ways, scope, calls)
+    return Between(left, _resume(edge, ways, scope, calls, shows=shows), None)
 
 
 def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
@@ -248,18 +239,16 @@ def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title:
     )
 
 
-def _resume(
-    boundary: Boundary, ways: Access, scope: Scope, calls: Calls, *, shows: bool
-) -> ResumeDraft:
+def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool) -> ResumeDraft:
     """The other ways in; ``shows``: the consumer may be asked to show what it reads."""
-    edge, goal, facts = boundary.edge, boundary.goal, ways.facts
+    goal, facts = ways.goal, ways.facts
     source = edge.producer or "start"
     stack = ways.stack_rows
     written = State(Phase.STREAM, stack, 0, stack, handed_off=True)
     opening = ("stream.residual = stream.take(hidden)",)
     sequence = replayed(ways.written, written, facts)
     base = f"written_to_{edge.consumer}"
-    from_written = Way(base, "From the written stream", written, sequence, opening)
+    from_written = Way(base, "From the written stream", written, sequence, goal, opening)
     completed = None
     if ways.completed is not None:
         done = ways.done
@@ -268,7 +257,8 @@ def _resume(
             taken = "stream.residual = stream.take(hidden)"
         sequence = replayed(ways.completed, done, facts)
         base, origin = f"{source}_completed_to_{edge.consumer}", f"From {source}, completed,"
-        completed = crossed(Way(base, origin, done, sequence, (taken,)), boundary, scope, calls)
+        way = Way(base, origin, done, sequence, goal, (taken,))
+        completed = crossed(way, edge.consumer, scope, calls)
     kept = calls.kept
     to_producer, to_input = Shown(None, False), Shown(None, False)
     if shows or edge.consumer == FINAL:
@@ -278,7 +268,7 @@ def _resume(
     return ResumeDraft(
         base=f"{source}_to_{edge.consumer}",
         # What a model wrote is the model's: it may write it again.
-        written=crossed(from_written, boundary, scope, replace(calls, kept=False)),
+        written=crossed(from_written, edge.consumer, scope, replace(calls, kept=False)),
         completed=completed,
         producer=to_producer,
         input=to_input,
@@ -304,7 +294,7 @@ def _shown(
     return Shown(_moved(ways, path, goal.residual, scope, base, title), kept or gathers)
 
 
-def _empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
+def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     """The end of the stack on a rank without rows: what others wait in, without the norm."""
     _, sequence = steps(boundary)
     if not any(_sends(step) for step in sequence):
@@ -319,10 +309,11 @@ def _empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
         f"Without a norm from {source}",
         start,
         sequence,
+        boundary.goal,
         (opening,),
         "Tensor | OwedOutput",
     )
-    without = crossed(way, boundary, scope, replace(calls, read=RAW))
+    without = crossed(way, FINAL, scope, replace(calls, read=RAW))
     needs = without.needs | {"Norm"}
     return replace(without, params=(*without.params, "norm: Norm"), needs=needs)
 

@@ -14,6 +14,7 @@ from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
+from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
 from boundaryc.topology import Mesh
 
@@ -109,7 +110,8 @@ def draft(
 class Way:
     """One way across a boundary: from a state in which the stream may be, by these steps.
 
-    ``base`` is the name it would like and ``origin`` where it starts, for people. ``opening`` takes
+    ``base`` is the name it would like and ``origin`` where it starts, for people; ``goal`` is where
+    it ends. ``opening`` takes
     what the model passes on, a ``given``.
     """
 
@@ -117,6 +119,7 @@ class Way:
     origin: str
     start: State
     steps: tuple[Step, ...]
+    goal: Goal
     opening: tuple[str, ...]
     given: str = "Tensor"
 
@@ -131,20 +134,18 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
     source = edge.producer or "start"
     given = "Tensor" if edge.producer == ENTRY else "Tensor | OwedOutput"
     base = f"{source}_to_{edge.consumer}"
-    return crossed(
-        Way(base, f"From {source}", start, sequence, opening, given), boundary, scope, calls
-    )
+    way = Way(base, f"From {source}", start, sequence, boundary.goal, opening, given)
+    return crossed(way, edge.consumer, scope, calls)
 
 
-def crossed(way: Way, boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
-    """The function that takes a way across ``boundary``."""
+def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
+    """The function that takes a way across a boundary to the stage ``target``."""
     script = Writer(scope, calls, at_producer=False).write(way.steps)
-    target = boundary.edge.consumer
     read = calls.read
     named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
     doc = (
         *summary(f"{way.origin} to {'the final norm' if target == FINAL else target}", script),
-        *contract(scope.mesh, way.start, boundary.goal),
+        *contract(scope.mesh, way.start, way.goal),
         *collectives(script),
     )
     needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"Tensor"}

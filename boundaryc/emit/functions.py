@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.naming import Traits, suffixes
@@ -16,7 +16,7 @@ from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
-from boundaryc.plan.access import handed_off
+from boundaryc.plan.access import access, handed_off
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
@@ -115,18 +115,35 @@ def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunct
 
 def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
     """First what exits leave in the stream, as the exits name it."""
-    cache: dict[tuple[str, Boundary], Between] = {}
+    cache: dict[object, Between] = {}
+    alike: dict[object, Between] = {}  # most boundaries differ in what these do not depend on
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants.setdefault(variant, VariantFunctions(variant))
-        if (variant, boundary) not in cache:
-            rows = regime(variant, result.plan.mesh).rows
-            calls, shows = _calls(plan, boundary, ""), _mixes(plan, use.edge.consumer)
-            cache[variant, boundary] = between(boundary, result.scope, calls, rows, shows=shows)
-        found = result.between[use] = cache[variant, boundary]
+        shape = _shape(variant, boundary)
+        if shape not in cache:
+            cache[shape] = _between(plan, variant, boundary, result.scope, alike)
+        found = result.between[use] = cache[shape]
         _record_between(known, use, found, _how(boundary))
     for known in result.variants.values():
         _name_between(plan, result.plan, known)
+
+
+def _shape(variant: str, boundary: Boundary) -> object:
+    """What its functions depend on: in one variant other facts show in the operations only."""
+    return (variant, boundary.edge, boundary.start, boundary.goal, boundary.path.ops)
+
+
+def _between(
+    plan: StackPlan, variant: str, boundary: Boundary, scope: Scope, alike: dict[object, Between]
+) -> Between:
+    edge, calls = boundary.edge, _calls(plan, boundary, "")
+    ways = access(boundary, regime(variant, scope.mesh).rows)
+    key = (edge, ways, calls.kept, calls.carried)
+    if key not in alike:
+        alike[key] = between(edge, ways, scope, calls, shows=_mixes(plan, edge.consumer))
+    found = alike[key]
+    return replace(found, empty=empty(boundary, scope, calls)) if edge.consumer == FINAL else found
 
 
 def _mixes(plan: StackPlan, stage: str) -> bool:
@@ -135,15 +152,16 @@ def _mixes(plan: StackPlan, stage: str) -> bool:
 
 
 def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
-    cache: dict[tuple[str, Boundary], Drafts] = {}
+    cache: dict[object, Drafts] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants[variant]
-        if (variant, boundary) not in cache:
+        shape = _shape(variant, boundary)
+        if shape not in cache:
             left = result.between[use].access
-            access = known.accesses[left.key].name if left else ""
-            cache[variant, boundary] = _draft(plan, result.scope, boundary, access)
-        found = result.drafts[use] = cache[variant, boundary]
+            leaves = known.accesses[left.key].name if left else ""
+            cache[shape] = _draft(plan, result.scope, boundary, leaves)
+        found = result.drafts[use] = cache[shape]
         _record(known, use, found, _how(boundary))
     for known in result.variants.values():
         _name(plan, result.plan, known)

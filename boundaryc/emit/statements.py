@@ -7,6 +7,8 @@ import re
 LOCALS = ("groups", "rows", "stream")
 """What a function takes from its batch."""
 
+_ATTRIBUTE = {name: re.compile(rf"(?<![\w.]){name}\.") for name in LOCALS}
+
 
 def body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
     """Statements with their locals; ``result`` is returned, at once where it is assigned last."""
@@ -29,11 +31,8 @@ def body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
 
 
 def _count(lines: list[str], name: str) -> int:
-    return sum(len(_attribute(name).findall(line)) for line in lines)
-
-
-def _attribute(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.]){name}\.")
+    start = f"{name}."
+    return sum(len(_ATTRIBUTE[name].findall(line)) for line in lines if start in line)
 
 
 def _uses(lines: list[str], name: str) -> bool:
@@ -42,5 +41,5 @@ def _uses(lines: list[str], name: str) -> bool:
 
 def _qualified(line: str, names: list[str]) -> str:
     for name in names:
-        line = _attribute(name).sub(f"batch.{name}.", line)
+        line = _ATTRIBUTE[name].sub(f"batch.{name}.", line)
     return line

@@ -25,10 +25,10 @@ Ops = tuple[Operation, ...]
 class Access:
     """The plans of one boundary besides its own. None where the state cannot occur.
 
-    ``handed_off`` is the state in which the producer leaves the stream, ``facts`` is what they were
-    planned with, ``stack_rows`` are those on which the stack is entered and left. ``complete``
-    finishes the sum in place, and the transform that waits for it, and leaves the state ``done``;
-    ``fold`` and, from a completed output, ``fold_completed`` make it a
+    ``handed_off`` is the state in which the producer leaves the stream, ``goal`` is the boundary's,
+    ``facts`` is what they were planned with, ``stack_rows`` are those on which the stack is entered
+    and left. ``complete`` finishes the sum in place, and the transform that waits for it, and
+    leaves the state ``done``; ``fold`` and, from a completed output, ``fold_completed`` make it a
     written stream on the stack's rows. ``completed`` and ``written`` lead from a completed output
     and from such a stream to the boundary's goal. ``spread`` brings a tensor on the stack's rows to
     those of the output; ``to_producer`` and ``to_input`` bring the residual that was read to the
@@ -37,6 +37,7 @@ class Access:
 
     handed_off: State
     done: State
+    goal: Goal
     facts: EdgeFacts
     stack_rows: int
     complete: Ops
@@ -55,7 +56,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     LookupError where one that every boundary must have does not exist.
     """
     state, goal = handed_off(boundary), boundary.goal
-    facts = replace(boundary.facts, even=0, scatter=0)
+    facts = replace(boundary.facts, even=0, scatter=0, scatter_by_size=False)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:
@@ -72,6 +73,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     return Access(
         handed_off=state,
         done=done,
+        goal=goal,
         facts=facts,
         stack_rows=rows,
         complete=complete,

@@ -9,6 +9,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 
 from boundaryc.graph.build import Edge, build_graph
@@ -130,7 +131,7 @@ def _total(problem: Problem, table: Table) -> Cost:
         boundary.path.cost.times(REPEATED if problem.graph.repeats(edge) else 1)
         for edge, boundary in table.items()
     )
-    return sum(costs, Cost())
+    return reduce(Cost.plus, costs, Cost())
 
 
 def _crossing(

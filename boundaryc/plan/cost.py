@@ -8,6 +8,8 @@ number: rows sharded over ``R`` are ``ranks / size(R)`` of them. An all-reduce o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import add
+from typing import NamedTuple
 
 from boundaryc.plan.ops import (
     AllGather,
@@ -27,8 +29,7 @@ from boundaryc.plan.ops import (
 from boundaryc.plan.state import EdgeFacts, Phase, State
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What a plan sends and touches, and how it ranks among equals. All counts are non-negative."""
 
     collectives: int = 0
@@ -38,26 +39,13 @@ class Cost:
     before_hand_off: int = 0
     operations: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.collectives + other.collectives,
-            self.wire + other.wire,
-            self.device + other.device,
-            self.joins + other.joins,
-            self.before_hand_off + other.before_hand_off,
-            self.operations + other.operations,
-        )
+    def plus(self, other: Cost) -> Cost:
+        """The cost of both, one after the other."""
+        return Cost(*map(add, self, other))
 
     def times(self, count: int) -> Cost:
         """The cost of ``count`` equal plans."""
-        return Cost(
-            self.collectives * count,
-            self.wire * count,
-            self.device * count,
-            self.joins * count,
-            self.before_hand_off * count,
-            self.operations * count,
-        )
+        return Cost(*(part * count for part in self))
 
 
 @dataclass(frozen=True, slots=True)

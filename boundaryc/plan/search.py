@@ -139,7 +139,7 @@ def _path(came: dict[int, tuple[int, Operation, Cost]], number: int) -> Path:
     while number in came:
         number, op, cost = came[number]
         ops.append(op)
-        whole = whole + cost
+        whole = whole.plus(cost)
     return Path(tuple(reversed(ops)), whole)
 
 

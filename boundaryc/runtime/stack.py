@@ -132,6 +132,7 @@ from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import Form, OwedOutput, StreamState
 from boundaryc.runtime.trace import traced_by_environment
@@ -207,7 +208,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     file's captures.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
-    compares what the ranks loaded, and at every `start` what they run, see `handshake`.
+    compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
+    sums that nobody owes, see `replicas`.
     """
 
     manifest_hash: str = ""
@@ -263,8 +265,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self, provider: GroupProvider, check: Handshake | None, about: dict[str, object]
     ) -> tuple[GroupsT, Handshake | None]:
         """This rank's groups, traced and checked where the environment asks for it."""
-        traced = traced_by_environment(provider, about)
-        if check is not None or not handshake.is_asked_for():
+        if not handshake.is_asked_for():
+            return type(self).groups_type(traced_by_environment(provider, about)), None
+        traced = traced_by_environment(ReplicaCheckedGroups(provider), about)
+        if check is not None:
             return type(self).groups_type(traced), check
         # No group has all ranks of the stage: each that the boundaries use is asked.
         untraced = handshake.RememberedGroups(provider)

@@ -117,7 +117,7 @@ class TracedCollective:
             "bytes": x.numel() * x.element_size(),
         }
         self._calls += 1
-        self._groups.record(call | _caller(sys._getframe(2)))
+        self._groups.record(call | caller(sys._getframe(2)))
 
 
 class FileSink:
@@ -155,8 +155,8 @@ def traced_by_environment(provider: GroupProvider, about: Record) -> GroupProvid
     return TracedGroups(provider, FileSink(path), about=about)
 
 
-def _caller(frame: FrameType | None) -> dict[str, object]:
-    """Which boundary called: the first frame outside the runtime."""
+def caller(frame: FrameType | None) -> dict[str, object]:
+    """Which boundary called, the first frame outside the runtime: its boundary, function, site."""
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(f"{_OWN}."):
         frame = frame.f_back
     if frame is None:

@@ -14,6 +14,8 @@ from boundaryc.plan.judge import declarations
 from boundaryc.plan.ops import AllReduce
 from boundaryc.plan.provenance import rejections
 from boundaryc.plan.state import EdgeFacts, Phase, State, Widths
+from boundaryc.runtime import BoundaryError
+from boundaryc.runtime.handshake import CHECK_VARIABLE
 from boundaryc.topology.contracts import VARIANTS, contracts, regime
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.world import World, WorldError
@@ -87,6 +89,28 @@ def test_dr5_a_replicated_ffn_owes_nothing() -> None:
         assert boundary.edge.producer != "mlp" or boundary.start.owes == 0
     assert all((one.residual == 10).all() for one in right)
     assert all((one.residual == 20).all() for one in wrong)
+
+
+@pytest.mark.parametrize("policy", ["ar", "rsv"])
+def test_dr5_the_check_sees_a_sum_that_nobody_owes(
+    monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """All ranks hold the same value before the sum: refused, where the shards of another pass."""
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
+    spec = topology(2)
+
+    def shard(stage: Stage, x: Tensor) -> Tensor:
+        own = torch.full_like(x, float(stage.rank))
+        return own if stage.name == "attention" else summed(stage, own)
+
+    def replicated(stage: Stage, x: Tensor) -> Tensor:
+        return summed(stage, torch.full_like(x, 5.0)) if stage.name == "mlp" else shard(stage, x)
+
+    with subject(stack(spec, layers=(("attention", "mlp"),), variants=("ordinary",))) as prover:
+        right, _ = numbers(prover, spec.name, shard, policy=policy, rows_per_dp=[4])
+        with pytest.raises(BoundaryError, match="all 2 ranks of `tp` hold the same value"):
+            numbers(prover, spec.name, replicated, policy=policy, rows_per_dp=[4])
+    assert all((one.residual == 2).all() for one in right)
 
 
 def test_dr7_either_owner_sums_once() -> None:

@@ -1,0 +1,69 @@
+"""Whether a sum is really owed, asked before it runs where ``BOUNDARYC_CHECK`` is set.
+
+A stage whose compute is replicated, but which is declared to owe a sum, leaves the same value on
+all members of the group: the sum would be that many times too large, and the text would stay
+fluent. Partials of sharded compute are never bitwise equal, unless they are zero.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from torch import Tensor
+
+from boundaryc.runtime.collectives import Collective, GroupProvider, Sizes
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handshake import device_of
+from boundaryc.runtime.mesh import Axes, Mesh
+from boundaryc.runtime.trace import caller
+
+
+class ReplicaCheckedGroups:
+    """A group provider whose sums are refused where all members have the same value already."""
+
+    def __init__(self, provider: GroupProvider) -> None:
+        self.rank = provider.rank
+        self.device = device_of(provider)
+        self._provider = provider
+
+    def collective(self, mesh: Mesh, axes: Axes) -> Collective:
+        """The provider's group, checked."""
+        return ReplicaChecked(self._provider.collective(mesh, axes), mesh.label(axes))
+
+
+class ReplicaChecked:
+    """One group of a `ReplicaCheckedGroups`; gathers what is to be summed before it is."""
+
+    __slots__ = ("_group", "_label", "rank", "size")
+
+    def __init__(self, group: Collective, label: str) -> None:
+        self._group = group
+        self._label = label
+        self.rank = group.rank
+        self.size = group.size
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The group's; BoundaryError on all members where their values are equal."""
+        self._check(x)
+        return self._group.all_reduce(x)
+
+    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's: nothing is added."""
+        return self._group.all_gather(x, sizes)
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """The group's; BoundaryError on all members where their values are equal."""
+        self._check(x)
+        return self._group.reduce_scatter(x, sizes)
+
+    def _check(self, x: Tensor) -> None:
+        members = self._group.all_gather(x.unsqueeze(0))
+        if self.size == 1 or not members[0].any():
+            return
+        if all(member.equal(members[0]) for member in members[1:]):
+            found = caller(sys._getframe(2))
+            raise BoundaryError(
+                f"{found['boundary']}: all {self.size} ranks of `{self._label}` hold the same "
+                f"value before its sum ({found['site']}); an output that is complete on every rank "
+                "owes none: give its stage the width it is sharded by, or shard its compute"
+            )
