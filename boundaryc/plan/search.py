@@ -22,6 +22,7 @@ from boundaryc.plan.ops import (
     HandOff,
     Join,
     Operation,
+    Quantize,
     Read,
     ReduceScatter,
     Reorder,
@@ -111,7 +112,7 @@ def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> 
         if number in settled:
             continue
         settled.add(number)
-        goal = _goal_of(moves.states[number], len(moves.facts.captures))
+        goal = _goal_of(moves.states[number], moves.facts)
         if goal in goals and goal not in found:
             found[goal] = _path(moves, came, number)
         for step, after, op in moves.ranked(number, order):
@@ -141,16 +142,18 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
             yield op, after
 
 
-def _goal_of(state: State, captures: int) -> Goal | None:
+def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
     if not state.handed_off or state.phase not in (Phase.INPUT, Phase.STREAM):
         return None
-    if state.phase is Phase.INPUT and state.captured.bit_count() != captures:
+    if state.phase is Phase.INPUT and state.captured.bit_count() != len(facts.captures):
+        return None
+    if state.phase is Phase.INPUT and state.quantized != bool(facts.quantized_tensors):
         return None
     return Goal(state.rows, state.residual, state.by_token, state.phase)
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
-    yield from (Enter(), Transform(), Update(), Read(), Join(), HandOff())
+    yield from (Enter(), Transform(), Update(), Read(), Quantize(), Join(), HandOff())
     yield Reorder(not state.by_token)
     if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
         yield _capture(state, facts)
