@@ -167,10 +167,14 @@ class RankProgram:
         expected = self.scene.reference.quantized[place]
         for x in kept:
             self._compare(f"{place}: unquantised input", x, held, expected.exact)
+        moved = [values] if how.scale == "static" else [values, scales]
+        if any(one.shape[0] != held.count for one in moved):
+            rows = " and ".join(str(one.shape[0]) for one in moved)
+            raise MismatchError(f"{place}: quantised input: {rows} rows, must be {held.count}")
         own = scales if how.scale == "static" else scales[held.positions]
         wrong = judged(how, values[held.positions], own, expected, held.tokens)
-        if wrong or values.shape[0] != held.count:
-            raise MismatchError(f"{place}: {wrong or f'{values.shape[0]} rows'}")
+        if wrong:
+            raise MismatchError(f"{place}: quantised input: {wrong}")
         x = stands_for(values, scales)
         x[held.positions] = right[held.tokens]
         return x
