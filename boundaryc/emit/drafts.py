@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from boundaryc.emit import quantized
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.layout_text import bracketed, broken, indented
 from boundaryc.emit.scope import Scope
@@ -143,6 +144,11 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     script = Writer(scope, calls, at_producer=False).write(way.steps)
     read = calls.read
     named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
+    results: tuple[str, ...] = ("hidden",)
+    if calls.quantize is not None:
+        named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
+        results = quantized.returned(calls.quantize, "hidden")
+    tensors = ", ".join(["Tensor"] * len(results))
     doc = (
         *summary(f"{way.origin} to {'the final norm' if target == FINAL else target}", script),
         *contract(scope.mesh, way.start, way.goal),
@@ -152,9 +158,9 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     return Draft(
         base=way.base,
         params=(f"hidden: {way.given}", "batch: Batch", *named),
-        returns="Tensor",
+        returns="Tensor" if len(results) == 1 else f"tuple[{tensors}]",
         doc=doc,
-        body=body([*way.opening, *script.lines], result="hidden"),
+        body=body([*way.opening, *script.lines], result=", ".join(results)),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(script.helpers | needs),

@@ -90,6 +90,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"join"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
+    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
     taken |= {param for op in outside.values() for param in op.params}
     calls = {name: f"{op.call}" for name, op in outside.items()}
     names: dict[str, str] = {}
@@ -201,7 +202,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     target = None if consumer == FINAL else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else FINAL_READ]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
-    calls = replace(calls, captures=boundary.edge.target.captures)
+    quantize = target.quantize if target else None
+    calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
     if producer == ENTRY:
         return calls
     stage = plan.stack.stage(producer)

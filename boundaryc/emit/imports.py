@@ -10,7 +10,9 @@ from boundaryc.emit.layout_text import bracketed_import
 from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
-RUNTIME = frozenset({"Norm", "OwedOutput", "add", "join"})
+RUNTIME = frozenset(
+    {"InputScale", "Norm", "OwedOutput", "add", "join", "quantize_fp8", "quantize_int8"}
+)
 ROWWISE = frozenset({"rms_norm", "add_rms_norm"})
 
 

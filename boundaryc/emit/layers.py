@@ -41,7 +41,7 @@ class LayerKind:
 
 TAKEN = frozenset(
     {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
-    | {"Groups", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
+    | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
 )
 """Classes that stand beside those of layers in some generated module."""
 
@@ -100,11 +100,14 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     if stage.transform is not None:
         declared = plan.operations[transform_operation(stage.transform.name)]
         transform = tuple(_transform_param(name, param, declared) for param in declared.params)
+    reads = [_param(name, param, norm=read.call is None) for param in read.params]
+    if stage.quantize is not None:
+        reads += [_scale_param(name, param) for param in stage.quantize.params]
     params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
     return StageSlot(
         stage,
         _boundary(stage),
-        tuple(_param(name, param, norm=read.call is None) for param in read.params),
+        tuple(reads),
         tuple({param.name: param for param in params}.values()),
     )
 
@@ -120,6 +123,11 @@ def _transform_param(stage: str, param: str, transform: Operation) -> Param:
     if transform.call is None:
         return Param(f"{stage}_{param}", "Norm", f"the norm of the output of {stage}")
     return _param(stage, param, norm=False)
+
+
+def _scale_param(stage: str, param: str) -> Param:
+    meaning = f"what has the static scale of the input of {stage}"
+    return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
 def _param(stage: str, param: str, *, norm: bool) -> Param:

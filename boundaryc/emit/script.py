@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from boundaryc.emit import quantized
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
+from boundaryc.language.model import Quantize
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.state import Phase
+
+OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
+"""What functions call things that a parameter of an operation may be called as well."""
 
 
 class How(Enum):
@@ -38,7 +43,8 @@ class Calls:
     needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
     ``names`` are the names under which operations from outside are imported, by operation name.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
-    residual that is read; ``kept``: nothing writes its storage afterwards.
+    residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
+    is made of what was read.
     """
 
     producer: str
@@ -53,6 +59,7 @@ class Calls:
     carried: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
     kept: bool = False
+    quantize: Quantize | None = None
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -125,7 +132,8 @@ class Writer:
             self._step(step)
             index += 1
         if self._unpacked:
-            names = [name if name in self._unpacked else "_" for name in self.calls.carried]
+            carried = self.calls.carried
+            names = [self._local(name) if name in self._unpacked else "_" for name in carried]
             tuple_ = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
             self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
@@ -164,6 +172,8 @@ class Writer:
                 self._update()
             case ops.Read():
                 self._read()
+            case ops.Quantize():
+                self._quantize()
             case ops.Enter():
                 self._write(f"stream.enter({self.value})")
                 self._say("enter")
@@ -200,14 +210,15 @@ class Writer:
     def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
         self.script.uneven |= variable
-        self._put(f"{self.value} = groups.{group}.all_gather({self.value}{sizes})")
         self._say(f"gather over {group}")
         words = self.scope.mesh.words
         if step.before.phase is Phase.INPUT:
             why = f"{self.calls.consumer} computes on {_held(words(step.after.rows))}"
         else:
             why = f"{self.wanted} on {_held(words(step.after.rows))}"
-        self._collect(f"all_gather({group})", why)
+        for name, which in self._moving(step).items():
+            self._put(f"{name} = groups.{group}.all_gather({name}{sizes})")
+            self._collect(f"all_gather({group})", f"{why}: {which}" if which else why)
 
     def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
@@ -226,7 +237,8 @@ class Writer:
 
     def _slice(self, step: Step, axes: int) -> None:
         place = self.scope.row(axes, step.after.rows)
-        self._put(f"{self.value} = rows.{place}.take({self.value})")
+        for name in self._moving(step):
+            self._put(f"{name} = rows.{place}.take({name})")
         self._say(f"cut over {place}")
 
     def _residual_slice(self, step: Step, axes: int) -> None:
@@ -237,8 +249,9 @@ class Writer:
 
     def _reorder(self, step: Step, to_tokens: bool) -> None:
         order = "tokens" if to_tokens else "shards"
-        permuted = f"rows.{self.scope.order(step.before.rows)}.to_{order}({self.value})"
-        self._put(f"{self.value} = {permuted}")
+        permuted = f"rows.{self.scope.order(step.before.rows)}.to_{order}"
+        for name in self._moving(step):
+            self._put(f"{name} = {permuted}({name})")
         self._say(f"to {order.removesuffix('s')} order")
 
     def _join(self, step: Step) -> None:
@@ -295,9 +308,14 @@ class Writer:
 
     def _bound(self, operation: Operation) -> list[str]:
         """The producer's parameters by name: an exit is given them, others find them carried."""
-        if not self.at_producer:
-            self._unpacked.update(operation.params)
-        return list(operation.params)
+        if self.at_producer:
+            return list(operation.params)
+        self._unpacked.update(operation.params)
+        return [self._local(name) for name in operation.params]
+
+    def _local(self, param: str) -> str:
+        """What a carried parameter is called where the function has names of its own."""
+        return f"{param}_of_output" if param in {*self.calls.read.params, *OWN_NAMES} else param
 
     def _read(self) -> None:
         read = self.calls.read
@@ -312,6 +330,20 @@ class Writer:
             arguments = ", ".join([self.residual, *read.params])
             self._put(f"{self.value} = {self._imported(read)}({arguments})")
             self._say(read.name)
+
+    def _quantize(self) -> None:
+        quantize = self.calls.quantize
+        assert quantize is not None
+        self._call(quantized.helper(quantize))
+        self._put(quantized.made(quantize, self.value))
+        self._say(quantized.said(quantize))
+
+    def _moving(self, step: Step) -> dict[str, str]:
+        """The tensors whose rows a move of the value takes along, and words where there are two."""
+        quantize = self.calls.quantize
+        if not step.before.quantized or quantize is None:
+            return {self.value: ""}
+        return quantized.with_rows(quantize, self.value)
 
     def _capture(self, step: Step, op: ops.Capture) -> None:
         name, value, owned = self.calls.captures[op.index], self.residual, self.calls.kept

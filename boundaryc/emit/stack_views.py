@@ -70,7 +70,7 @@ def layers_view(plan: StackPlan) -> LayersView:
     ]
     types = {param.type for param in params}
     runtime = sorted({slot.boundary for kind in kinds for slot in kind.slots})
-    runtime += ["Norm"] if "Norm" in types else []
+    runtime = sorted({*runtime, *(types & {"InputScale", "Norm"})})
     imports = ["from dataclasses import dataclass"]
     if "Any" in types:
         imports.append("from typing import Any")

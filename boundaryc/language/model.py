@@ -81,6 +81,11 @@ class Quantize:
     scale: Literal["token", "group128", "static"]
     keep: bool
 
+    @property
+    def params(self) -> tuple[str, ...]:
+        """What the model binds for it, beside what the read itself takes."""
+        return ("input_scale",) if self.scale == "static" else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Additive:

@@ -15,7 +15,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "additive": ("stage.additive",),
         "drafts": ("stack.drafts",),
-        "quantize": ("stage.quantize",),
         # named only
         "branch": ("stack.branch",),
         "defer": ("stage.defer",),

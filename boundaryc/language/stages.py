@@ -53,8 +53,11 @@ def resolve_stages(
 def _check_arguments(
     name: str, entries: Entries, declared: Entries, operations: Operations, context: Context
 ) -> None:
-    """A layer is given `stage_param` for a parameter, which must not be another stage's name."""
-    for used in operations_of([entries[name]]):
+    """A layer is given `stage_param` for a parameter, which must not mean anything else there."""
+    entry = entries[name]
+    own = {"output_norm"} if entry.transform == "norm" else set()
+    own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
+    for used in operations_of([entry]):
         for param in operations[used].params if used in operations else ():
             other = f"{name}_{param}"
             if other in entries and (name in declared or other in declared):
@@ -62,6 +65,10 @@ def _check_arguments(
                 message = f"the stage `{other}` and `{param}` of `{name}` share a name"
                 help_ = "rename the stage or the parameter: a layer is bound by these names"
                 context.report("BC202", path, message, help_, key=True)
+            if param in own and name in declared:
+                message = f"`{param}` of `{used}` and `{name}_{param}` of the stage share a name"
+                help_ = "rename the parameter: a layer is bound by these names"
+                context.report("BC202", ("stages", name), message, help_, key=True)
 
 
 def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) -> Stage:

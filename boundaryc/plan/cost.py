@@ -19,6 +19,7 @@ from boundaryc.plan.ops import (
     GatherSum,
     Join,
     Operation,
+    Quantize,
     Read,
     ReduceScatter,
     Reorder,
@@ -99,16 +100,16 @@ def _rows(mask: int, facts: EdgeFacts) -> int:
 
 def _width(state: State, facts: EdgeFacts) -> int:
     if state.phase is Phase.INPUT:
-        return facts.widths.input
+        return facts.widths.quantized if state.quantized else facts.widths.input
     if state.phase is Phase.CONTRIBUTION:
         return facts.widths.contribution
     return facts.widths.residual
 
 
 def _tensors(op: Operation, state: State, facts: EdgeFacts) -> int:
-    """How many tensors a move takes along: a read may return values and their scales."""
+    """How many tensors a move takes along: a quantised input is values and their scales."""
     own = not isinstance(op, ResidualGather | Capture)
-    return facts.input_tensors if own and state.phase is Phase.INPUT else 1
+    return facts.quantized_tensors if own and state.quantized else 1
 
 
 def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
@@ -144,6 +145,8 @@ def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
             return rows * (widths.contribution + 2 * widths.residual)
         case Read():
             return rows * widths.input
+        case Quantize():
+            return rows * (widths.input + widths.quantized)
         case Join():
             return rows * (2 * widths.contribution + widths.residual)
         case Transform():

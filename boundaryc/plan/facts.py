@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
-from boundaryc.language.model import Stack
+from boundaryc.language.model import Quantize, Stack
 from boundaryc.operations import Operation
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
@@ -39,8 +39,8 @@ class _Asked:
     local: int
     whole: int
     on: int | None
-    width: int
-    tensors: int
+    quantized: int  # bytes of a row of a quantised input
+    tensors: int  # how many tensors with rows that is; 0 where it is not quantised
 
 
 def edge_facts(
@@ -75,8 +75,8 @@ def edge_facts(
         read_on=asked.on,
         read_local=asked.local,
         read_whole=asked.whole,
-        input_tensors=asked.tensors,
-        widths=Widths(width, width, asked.width),
+        quantized_tensors=asked.tensors,
+        widths=Widths(width, width, width, asked.quantized),
     )
 
 
@@ -100,25 +100,32 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
 def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
-    width = stack.hidden_size * ELEMENT
     if edge.consumer == FINAL:
-        return _Asked(norm=True, local=0, whole=0, on=None, width=width, tensors=1)
+        return _Asked(norm=True, local=0, whole=0, on=None, quantized=0, tensors=0)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts
     local, whole = read.read_local | stage.before_gather, read.read_whole | stage.needs_every_row
-    quantize, tensors = stage.quantize, 1
-    if quantize is not None:
-        each = stack.hidden_size // 128 if quantize.scale == "group128" else 1
-        width = stack.hidden_size + each * SCALE + (width if quantize.keep else 0)
-        tensors = 3 if quantize.keep else 2
+    quantized, tensors = _quantized(stack.hidden_size, stage.quantize)
     return _Asked(
         norm=read.plain_norm,
         local=demands.read_local | axes_mask(mesh, local),
         whole=axes_mask(mesh, whole),
         on=demands.rows if stage.post_addition else None,
-        width=width,
+        quantized=quantized,
         tensors=tensors,
     )
+
+
+def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
+    """Bytes of a row of a quantised input, and how many tensors have such rows; 0 for others.
+
+    A static scale has no rows: it is on every rank already.
+    """
+    if quantize is None:
+        return 0, 0
+    scales = {"token": 1, "group128": width // 128, "static": 0}[quantize.scale]
+    kept = width * ELEMENT if quantize.keep else 0
+    return width + scales * SCALE + kept, 1 + bool(scales) + quantize.keep
 
 
 def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:

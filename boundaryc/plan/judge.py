@@ -41,6 +41,7 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         read_whole=facts.read_whole,
         by_token=goal.by_token,
         captures=facts.captures,
+        quantized=bool(facts.quantized_tensors),
     )
     return declared_start, declared_goal
 

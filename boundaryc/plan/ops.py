@@ -85,6 +85,8 @@ class GatherSum:
             return None
         if _rests(state) or not keeps_order(self.gather, state.rows, facts.every):
             return None
+        if state.quantized:  # zeros in the places of others cannot be added to it
+            return None
         return _settle(state._replace(rows=state.rows & ~self.gather, owes=state.owes & ~self.sum))
 
 
@@ -171,6 +173,17 @@ class Read:
         if facts.read_on is not None and state.rows != facts.read_on:
             return None
         return state._replace(phase=Phase.INPUT, unrounded=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """Makes values and scales of the input, row by row: before or after its rows are moved."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state that holds the quantised input, or None where none is asked for."""
+        if state.phase is not Phase.INPUT or state.quantized or not facts.quantized_tensors:
+            return None
+        return state._replace(quantized=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +280,7 @@ Operation = (
     | Join
     | Enter
     | Read
+    | Quantize
     | Capture
     | HandOff
     | ResidualSlice

@@ -79,6 +79,7 @@ class FinalState:
     reads: int
     hand_offs: int
     captured: int
+    quantized: int
 
 
 def check(
@@ -135,6 +136,7 @@ def final_state(
         reads=machine.reads,
         hand_offs=machine.hand_offs,
         captured=machine.captured,
+        quantized=machine.quantized,
     )
 
 
@@ -174,6 +176,8 @@ def _accept(machine: Machine) -> None:
         require(ranks, Reason.HAND_OFF)
     if machine.captured != len(goal.captures):
         require(ranks, Reason.CAPTURE)
+    if machine.quantized != goal.quantized:
+        require(ranks, Reason.QUANTIZED)
     if machine.transforms != machine.start.transform:
         require(ranks, Reason.TRANSFORM)
     if machine.updates != (machine.start.phase == "contribution"):

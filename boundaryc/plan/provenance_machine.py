@@ -73,6 +73,7 @@ class DeclaredGoal:
     read_whole: int = 0  # atoms over which the read sees the rows of all ranks
     by_token: bool = False  # the input is in token order
     captures: tuple[int, ...] = ()  # rows on which the residual that is read is kept, in order
+    quantized: bool = False  # the input is values and scales
 
 
 class Machine:
@@ -89,6 +90,7 @@ class Machine:
         self.residual_rows = 0 if start.residual is None else start.residual
         self.joined = False
         self.transforms = self.updates = self.reads = self.hand_offs = self.captured = 0
+        self.quantized = 0
         partial = keys(layout.sizes, start.owes)
         written = start.phase == "stream"
         self.marks = Marks(0 if written else max(partial) + 1, layout.world)
@@ -166,12 +168,16 @@ class Machine:
                 self._enter()
             case ops.Read():
                 self._read()
+            case ops.Quantize():
+                self._quantize()
             case ops.HandOff():
                 self._hand_off()
             case _:
                 raise TypeError(f"no provenance for {op!r}")
 
     def _sum(self, op: ops.AllReduce | ops.ReduceScatter | ops.GatherSum) -> None:
+        if self.quantized:  # numbers with different scales are not added
+            require(self._all(), Reason.QUANTIZED)
         layout, marks, value, rows = self.layout, self.marks, self.value, self.rows
         if isinstance(op, ops.GatherSum):
             self._known(op.gather | op.sum)
@@ -309,6 +315,12 @@ class Machine:
         self._read_sees(self.goal.read_local, self.goal.read_whole)
         self.reads += 1
         self.kind = "input"
+
+    def _quantize(self) -> None:
+        self._in("input")
+        if self.quantized or not self.goal.quantized:
+            require(self._all(), Reason.QUANTIZED)
+        self.quantized = 1
 
     def _read_sees(self, local: int, whole: int) -> None:
         owner = self.layout.owners()

@@ -22,6 +22,7 @@ from boundaryc.plan.ops import (
     HandOff,
     Join,
     Operation,
+    Quantize,
     Read,
     ReduceScatter,
     Reorder,
@@ -117,12 +118,12 @@ def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> 
     came: dict[int, tuple[int, Operation, Cost]] = {}
     queue = [(0, first)]
     found: dict[Goal, Path] = {}
-    captures, ranked = len(moves.facts.captures), moves.ranked(order)
+    ranked = moves.ranked(order)
     while queue and len(found) < len(goals):
         rank, number = heapq.heappop(queue)
         if rank > best[number]:
             continue  # a cheaper way there has been followed since
-        goal = _goal_of(moves.states[number], captures)
+        goal = _goal_of(moves.states[number], moves.facts)
         if goal in goals and goal not in found:
             found[goal] = _path(came, number)
         for step, after, op, cost in ranked.get(number) or moves.rank(number, order):
@@ -151,15 +152,17 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
             yield op, after
 
 
-def _goal_of(state: State, captures: int) -> Goal | None:
+def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
     if not state.handed_off or state.phase not in (Phase.INPUT, Phase.STREAM):
         return None
-    if state.phase is Phase.INPUT and state.captured.bit_count() != captures:
+    if state.phase is Phase.INPUT and state.captured.bit_count() != len(facts.captures):
+        return None
+    if state.phase is Phase.INPUT and state.quantized != bool(facts.quantized_tensors):
         return None
     return Goal(state.rows, state.residual, state.by_token, state.phase)
 
 
-_LOCAL = (Enter(), Transform(), Update(), Read(), Join(), HandOff())
+_LOCAL = (Enter(), Transform(), Update(), Read(), Quantize(), Join(), HandOff())
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:

@@ -41,15 +41,17 @@ class State(NamedTuple):
     unrounded: bool = False  # the stream is a sum that the read must see before it is rounded
     captured: int = 0  # which of the declared captures have been taken, as bits
     by_token: bool = False  # rows whole over the shards are in token order, not in shard order
+    quantized: bool = False  # the input is values and scales
 
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """Bytes per token row of the three things a boundary moves."""
+    """Bytes per token row of what a boundary moves; ``quantized`` is what is made of the input."""
 
     contribution: int
     residual: int
     input: int
+    quantized: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class EdgeFacts:
     read_on: int | None  # the only rows on which the read has what it needs
     read_local: int  # atoms the rows of the read must be sharded over
     read_whole: int  # atoms the rows of the read must not be sharded over
-    input_tensors: int  # how many tensors the read returns: values and scales are two
+    quantized_tensors: int  # with rows, of a quantised input: values, scales; 0 where it is none
     widths: Widths
 
     @property

@@ -9,6 +9,7 @@ from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
     FfnBoundary,
+    InputScale,
     Leaves,
     MixerBoundary,
     Norm,
@@ -89,6 +90,7 @@ __all__ = [
     "Fp8Scale",
     "GlooCollective",
     "GroupProvider",
+    "InputScale",
     "Leave",
     "Leaves",
     "MappedGroups",

@@ -61,6 +61,14 @@ class Norm(Protocol):
         """Scale of each column, [width]."""
 
 
+class InputScale(Protocol):
+    """What has the scale of a statically quantised input: any module with an ``input_scale``."""
+
+    @property
+    def input_scale(self) -> Tensor:
+        """What the number 1 of the quantised values stands for: float32 []."""
+
+
 LeavesT = TypeVar("LeavesT")
 
 
@@ -274,6 +282,7 @@ __all__ = [
     "AttentionBoundary",
     "Exit",
     "FfnBoundary",
+    "InputScale",
     "Leaves",
     "MixerBoundary",
     "Norm",

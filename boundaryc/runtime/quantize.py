@@ -42,7 +42,7 @@ def quantize_fp8(
         return _fp8(wide / scales), scales
     if x.shape[-1] % GROUP:
         raise ValueError(f"{x.shape[-1]} columns are not whole groups of {GROUP}")
-    blocks = wide.view(*x.shape[:-1], x.shape[-1] // GROUP, GROUP)
+    blocks = wide.unflatten(-1, (x.shape[-1] // GROUP, GROUP))  # of any strides
     scales = _scales(blocks, _FP8_MAX)
     return _fp8(blocks / scales).flatten(-2), scales.squeeze(-1)
 
@@ -59,7 +59,7 @@ def dequantize(values: Tensor, scales: Tensor) -> Tensor:
     wide = values.to(torch.float32)
     if scales.dim() == 0 or scales.shape[-1] == 1:
         return wide * scales
-    blocks = wide.view(*scales.shape, GROUP)
+    blocks: Tensor = wide.unflatten(-1, (scales.shape[-1], GROUP))
     return (blocks * scales.unsqueeze(-1)).flatten(-2)
 
 

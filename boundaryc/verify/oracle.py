@@ -17,6 +17,7 @@ from torch import Tensor
 
 from boundaryc.language.model import NormSpec, OperationDecl, Stack, Stage
 from boundaryc.verify.fixture import Fixture, Parameter, Place
+from boundaryc.verify.quantized import Quantized, quantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Reference:
     ``inputs`` and ``residuals`` [tokens, width] are for the moment at which the stage computes:
     what it computes on, and the stream behind it. ``outputs`` and ``updated`` are for the moment
     before it: the output that reaches it, and the residual with that output. The end of the stack
-    is a place too, see `end`.
+    is a place too, see `end`. A stage with a quantised input computes on what that stands for;
+    ``quantized`` has its parts.
     """
 
     inputs: dict[Place, Tensor]
@@ -34,6 +36,7 @@ class Reference:
     outputs: dict[Place, Tensor]
     updated: dict[Place, Tensor]
     output: Tensor
+    quantized: dict[Place, Quantized] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,11 @@ def interpret(
         if place == end(stack):
             break
         stage, params = stack.stage(place.stage), fixture.weights[place].params
-        x = found.inputs[place] = meaning.read(stage, residual, params)
+        x = meaning.read(stage, residual, params)
+        if stage.quantize is not None:
+            parts = found.quantized[place] = quantized(stage.quantize, x, params)
+            x = parts.numbers
+        found.inputs[place] = x
         computed = _computed(stage, place, fixture, x.split(requests))
         output, before = meaning.transform(stage, computed, params), place
     return replace(found, output=rms_norm(residual, fixture.final, stack.norm))

@@ -21,8 +21,9 @@ from boundaryc.topology.contracts import (
 )
 from boundaryc.topology.mesh import Mesh
 from boundaryc.verify.batches import coordinates
-from boundaryc.verify.fixture import Parameter, Place, mix
+from boundaryc.verify.fixture import Parameter, Place, ScaleParameter, mix
 from boundaryc.verify.oracle import end
+from boundaryc.verify.quantized import judged, stands_for
 from boundaryc.verify.scene import PAD, TOLERANCE, Cell, Held, Scene
 from boundaryc.verify.world import SimulatedGroups
 
@@ -126,10 +127,10 @@ class RankProgram:
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
         boundary, goal = getattr(layer, place.stage), self.scene.boundaries[edge].goal
         reference = self.scene.reference
-        x: Tensor = self._enter(place, edge, boundary, hidden)
+        given = self._enter(place, edge, boundary, hidden)
         self._check_captures(place, edge)
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
-        self._compare(f"{place}: input", x, held, reference.inputs[place])
+        x = self._read(place, given, held)
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
@@ -137,7 +138,7 @@ class RankProgram:
         following = self._following(edge)
         if stage.reduction == "partial":
             y = self._attend(place, x, held, following)
-            _spoil(x, residual)
+            _spoil(given, residual)
             return boundary.finish(y, self.batch)
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
@@ -146,8 +147,37 @@ class RankProgram:
                 y = exit_.reduce_output(self._attend(place, x, held, following))
             if stage.reduction == "local_tail" and exit_.adds_tail:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
-        _spoil(x, residual)
+        _spoil(given, residual)
         return exit_.finish(y)
+
+    def _read(self, place: Place, given: Any, held: Held) -> Tensor:
+        """What the stage computes on, float64, from what it was given, which is compared.
+
+        Of a quantised input the tokens go on with the oracle's numbers: those of this rank may
+        differ by one code each, which no later comparison could tell from an error.
+        """
+        how = self.scene.subject.plan.stack.stage(place.stage).quantize
+        right = self.scene.reference.inputs[place]
+        if how is None:
+            self._compare(f"{place}: input", given, held, right)
+            return given  # type: ignore[no-any-return]
+        values, scales, *kept = given
+        if len(kept) != how.keep:
+            raise MismatchError(f"{place}: {len(given)} tensors")
+        expected = self.scene.reference.quantized[place]
+        for x in kept:
+            self._compare(f"{place}: unquantised input", x, held, expected.exact)
+        moved = [values] if how.scale == "static" else [values, scales]
+        if any(one.shape[0] != held.count for one in moved):
+            rows = " and ".join(str(one.shape[0]) for one in moved)
+            raise MismatchError(f"{place}: quantised input: {rows} rows, must be {held.count}")
+        own = scales if how.scale == "static" else scales[held.positions]
+        wrong = judged(how, values[held.positions], own, expected, held.tokens)
+        if wrong:
+            raise MismatchError(f"{place}: quantised input: {wrong}")
+        x = stands_for(values, scales)
+        x[held.positions] = right[held.tokens]
+        return x
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""
@@ -232,10 +262,12 @@ def scattered(x: Tensor) -> Tensor:
     return wide[:, ::2]
 
 
-def _spoil(x: Tensor, residual: Tensor) -> None:
-    """Overwrites a stage's input after its last use, unless it is a view of the stream."""
-    if x.untyped_storage().data_ptr() != residual.untyped_storage().data_ptr():
-        x.fill_(float("nan"))
+def _spoil(given: Tensor | tuple[Tensor, ...], residual: Tensor) -> None:
+    """Overwrites a stage's input after its last use; not what is the stream's or the model's."""
+    for x in (given,) if isinstance(given, Tensor) else given:
+        of_stream = x.untyped_storage().data_ptr() == residual.untyped_storage().data_ptr()
+        if x.dim() and not of_stream:
+            x.fill_(float("nan") if x.is_floating_point() else 85)
 
 
 def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
@@ -251,4 +283,8 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
     if declared.transform is not None:
         transform = plan.operations[transform_operation(declared.transform.name)]
         named |= {f"{stage}_{name}": name for name in transform.params}
-    return {argument: Parameter(params[name]) for argument, name in named.items()}
+    bound: dict[str, object] = {
+        argument: Parameter(params[name]) for argument, name in named.items()
+    }
+    scales = declared.quantize.params if declared.quantize else ()
+    return bound | {f"{stage}_{name}": ScaleParameter(params[name]) for name in scales}

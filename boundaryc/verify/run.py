@@ -16,6 +16,7 @@ from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.deeds import draw
 from boundaryc.verify.fixture import build_fixture, embeddings
 from boundaryc.verify.oracle import Reference, interpret
+from boundaryc.verify.quantized import GROUP
 from boundaryc.verify.scene import Cell, Scene, Subject, stage_scene
 
 WIDTH = 64
@@ -28,6 +29,8 @@ class Prover:
     def __init__(self, plan: StackPlan, package: ModuleType, *, seed: int = 0) -> None:
         self.seed = seed
         width = max(WIDTH, max(topology.spec.tp for topology in plan.topologies))
+        if any(one.quantize and one.quantize.scale == "group128" for one in plan.stack.stages):
+            width = max(2, -(-width // GROUP)) * GROUP
         fixture = build_fixture(plan.stack, stage_params(plan), width=width, seed=seed)
         self.subject = Subject(plan, package, fixture)
         self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}
@@ -63,7 +66,10 @@ class Prover:
 
 
 def stage_params(plan: StackPlan) -> dict[str, tuple[str, ...]]:
-    """The names of the tensors that each stage binds: of its read, its transform, its update."""
+    """The names of the tensors that each stage binds.
+
+    Those of its read, its transform, its update, and of the quantisation of its input.
+    """
     return {stage.name: _params(plan, stage) for stage in plan.stack.stages}
 
 
@@ -71,7 +77,8 @@ def _params(plan: StackPlan, stage: Stage) -> tuple[str, ...]:
     names = [stage.read, stage.update]
     if stage.transform is not None:
         names.insert(1, transform_operation(stage.transform.name))
-    return tuple(param for name in names for param in plan.operations[name].params)
+    bound = [param for name in names for param in plan.operations[name].params]
+    return (*bound, *(stage.quantize.params if stage.quantize else ()))
 
 
 def shrink(prover: Prover, failing: Cell) -> Outcome:

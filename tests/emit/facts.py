@@ -17,10 +17,10 @@ _DEFAULTS: dict[str, Any] = {
     "transform_linear": False,
     "captures": (),
     "read_on": None,
-    "input_tensors": 1,
+    "quantized_tensors": 0,
     "read_local": 0,
     "read_whole": 0,
-    "widths": Widths(2, 2, 2),
+    "widths": Widths(2, 2, 2, 0),
 }
 
 

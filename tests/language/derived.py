@@ -17,8 +17,6 @@ from boundaryc.language.explain import Explanation, base, complete, explanation
 from boundaryc.language.json_schema import SCHEMAS, schema_text
 from boundaryc.language.lint import lint
 from boundaryc.language.lint_config import lint_config
-from boundaryc.language.planned import PLANNED
-from tests.language.opened import NAMED
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "python -m tests.language.derived"
@@ -39,17 +37,10 @@ Examples stand for the same keys of this file, of which they are the first lines
 """
 
 
-FUTURE = ("BC213",)
-"""Codes that need constructs which are read in full and, at first, not built."""
-
-
-def found_in(text: str, code: str = "") -> Found:
-    """What loading and planning `text` ends with, or what lint says where they succeed.
-
-    For the code of `FUTURE` that it is an example of, as if all constructs were built.
-    """
+def found_in(text: str) -> Found:
+    """What loading and planning `text` ends with, or what lint says where they succeed."""
     try:
-        stack = loads(text, NAME, planned=NAMED if code in FUTURE else PLANNED)
+        stack = loads(text, NAME)
         planned(stack, {NAME: text})
     except BoundarycError as caught:
         return caught.diagnostics
@@ -116,7 +107,7 @@ def failing(parts: Explanation) -> tuple[Found, dict[str, str]]:
         found, text = run()
         return found, {name: text} if text else {}
     text = parts.fails if parts.whole else complete(parts.fails)
-    return found_in(text, parts.code), {NAME: text}
+    return found_in(text), {NAME: text}
 
 
 def reference() -> str:

@@ -254,8 +254,8 @@ def _facts() -> EdgeFacts:
         read_on=None,
         read_local=0,
         read_whole=0,
-        input_tensors=1,
-        widths=Widths(2, 2, 2),
+        quantized_tensors=0,
+        widths=Widths(2, 2, 2, 0),
     )
 
 

@@ -57,12 +57,13 @@ def cases(draw: Draw) -> Case:
     layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=5))
     used = [name for name in kinds if any(name in layer for layer in layers) or _rarely(draw)]
     operations: dict[str, str] = {}
-    stages = [f"  {name}: {_stage(draw, kinds[name], operations)}" for name in used]
+    width = draw(st.sampled_from((64, 64, 96, 4096)))
+    stages = [f"  {name}: {_stage(draw, kinds[name], operations, width)}" for name in used]
     topologies, able = _topologies(draw, {kinds[name] for name in used})
     lines = [
         "boundaryc: 1",
         "stack: sample",
-        f"hidden_size: {draw(st.sampled_from((64, 64, 96, 4096)))}",
+        f"hidden_size: {width}",
         f"norm: {{kind: rms, eps: 1.0e-6, accumulate: {draw(st.sampled_from(ROUNDINGS))}}}",
         "stages:",
         *stages,
@@ -87,7 +88,7 @@ def _layer(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(names), min_size=1, max_size=min(4, len(names)), unique=True)
 
 
-def _stage(draw: Draw, kind: str, operations: dict[str, str]) -> str:
+def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str:
     words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
     if kind == "sparse":
         words.append("sparse: true")
@@ -103,9 +104,22 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str]) -> str:
     plain = "[plain_add" in operations.get("plain", "") and "update: plain" in words
     if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
         words.append("joins_sum: allow")
+    own_read = any(f"read: {name}" in words for name in OPERATIONS)
+    if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
+        words.append(f"quantize: {_quantization(draw, width)}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     return f"{{{', '.join(words)}}}"
+
+
+def _quantization(draw: Draw, width: int) -> str:
+    """A quantisation that exists, with few exceptions."""
+    scales = ["token", "static", *(["group128"] if width % 128 == 0 or _rarely(draw) else [])]
+    form, scale = "fp8", draw(st.sampled_from(scales))
+    if scale == "token" or _rarely(draw):
+        form = draw(st.sampled_from(("fp8", "int8")))
+    keep = ", keep: true" if draw(st.booleans()) else ""
+    return f"{{format: {form}, scale: {scale}{keep}}}"
 
 
 def _operation(draw: Draw, name: str) -> str:

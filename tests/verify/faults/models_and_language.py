@@ -113,8 +113,8 @@ FAULTS = (
         "writes-into-the-stream",
         "Compute overwrites its input although it may be the stream itself.",
         RANKS,
-        "    if x.untyped_storage().data_ptr() != residual.untyped_storage().data_ptr():\n",
-        "    if x.shape[0]:\n",
+        "        if x.dim() and not of_stream:\n",
+        "        if x.dim():\n",
         "values",
     ),
     _fault(
