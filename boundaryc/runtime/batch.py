@@ -190,9 +190,9 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
-    """Resolves batches of one stack on one rank."""
+    """Resolves batches of one stack on one rank; ``entry`` is what its file says of its input."""
 
-    __slots__ = ("_columns", "_cutter", "_groups", "_mesh", "_place", "_rows")
+    __slots__ = ("_columns", "_cutter", "_entry", "_groups", "_mesh", "_place", "_rows")
 
     def __init__(
         self,
@@ -201,11 +201,13 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         columns: tuple[Column, ...],
         groups: GroupsT,
         rows: Callable[[Cut], RowsT],
+        entry: Embeddings = "complete",
     ) -> None:
         self._mesh = mesh
         self._columns = columns
         self._groups = groups
         self._rows = rows
+        self._entry = entry
         self._cutter = Cutter(mesh, rank)
         axes = ("attn_dp", "attn_cp", "attn_tp")
         self._place = tuple(mesh.along(rank, axis) for axis in axes)
@@ -224,6 +226,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         """The batch of one forward; see `Stack.batch`."""
         rows = checked_rows(rows_per_dp, self._mesh.extent("attn_dp"))
         facts = BatchFacts(rows, padding, mode, sequence_parallel, cp, input_scattered, embeddings)
+        self._check_entry(facts)
         variant = facts.variant(self._mesh.extent("attn_cp"))
         group, part, _ = self._place
         padded, leaves, sharding = self._cut(facts, variant)
@@ -239,6 +242,19 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
             global_rows=sum(padded),
             cut=(sharding, group, part),
         )
+
+    def _check_entry(self, facts: BatchFacts) -> None:
+        """ValueError where a batch is entered in another way than its stack."""
+        if self._entry == "partial":
+            if facts.embeddings != "partial":
+                raise ValueError(
+                    f"embeddings is {facts.embeddings!r}; the input of this stack is declared "
+                    "`entry: partial`, so it always owes its sum"
+                )
+        elif facts.embeddings == "partial" and not facts.input_scattered:
+            raise ValueError(
+                "embeddings is 'partial'; only an input_scattered batch is entered with a sum owed"
+            )
 
     def _cut(
         self, facts: BatchFacts, variant: str

@@ -86,10 +86,6 @@ class BatchFacts:
         ]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} contradict each other: a batch is one of them")
-        if self.embeddings == "partial" and not self.input_scattered:
-            raise ValueError(
-                "embeddings is 'partial'; only an input_scattered batch is entered with a sum owed"
-            )
 
 
 def checked_rows(rows_per_dp: Sequence[int], groups: int) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures.
+    file's captures, ``entry`` is what it says of the stack's input.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`.
@@ -212,6 +212,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
 
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
+    entry: Embeddings = "complete"
     stack_name: str = ""
     topology: str = ""
 
@@ -243,7 +244,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self._table = table
         self._early = table.early_marks()
         self._batches = BatchBuilder(
-            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type
+            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -282,7 +283,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         sequence_parallel: bool = False,
         cp: ContextParallel | None = None,
         input_scattered: bool = False,
-        embeddings: Embeddings = "complete",
+        embeddings: Embeddings | None = None,
     ) -> Batch[GroupsT, RowsT]:
         """The batch of one forward, from facts equal on all ranks.
 
@@ -292,7 +293,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         from how many tokens on that pays is the engine's choice. ``cp`` cuts the tokens of a
         prefill over attention CP ranks if every request is long enough to give each a row; the
         batch has ordinary rows otherwise. ``input_scattered`` gives attention slices of the input;
-        then ``embeddings`` may be "partial", still owing the sum over attention TP ranks.
+        then ``embeddings`` may be "partial", still owing the sum over attention TP ranks. In a
+        stack whose file says ``entry: partial`` it always is; None is what the file says.
 
         TypeError for a missing fact, ValueError naming a wrong one or those that contradict each
         other, BoundaryError where the stack has no path for such a batch.
@@ -304,7 +306,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             sequence_parallel=sequence_parallel,
             cp=cp,
             input_scattered=input_scattered,
-            embeddings=embeddings,
+            embeddings=self.entry if embeddings is None else embeddings,
         )
 
     def layer(self, index: int) -> LayerT:

@@ -137,7 +137,7 @@ def test_journal_resumes_and_forgets_other_texts(tmp_path: Path) -> None:
 def test_processes_agree_with_one(tmp_path: Path) -> None:
     source = tmp_path / "stack.yaml"
     source.write_text(TP4)
-    task = Task(source, build(source, tmp_path / "out").output.files, 0)
+    task = Task(source, "sample", build(source, tmp_path / "out")[0].output.files, 0)
     cells = list(matrix(plan(source), Selection(policies=("ar", "rs"), paddings=("sum_len",))))
 
     assert list(prove(task, cells, jobs=2)) == list(prove(task, cells))

@@ -83,7 +83,7 @@ def _built(tmp_path: Path, topologies: str, variants: str) -> Build:
         "layers: {count: 2, default: [attention, mlp]}\n"
         f"topologies: {topologies}\nvariants: [{variants}]\n"
     )
-    return build(source, tmp_path / "out")
+    return build(source, tmp_path / "out")[0]
 
 
 def test_a_variant_that_applies_nowhere_is_an_error(tmp_path: Path) -> None:
