@@ -11,10 +11,11 @@ from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers, resolve_layers
 from boundaryc.language.model import Stack, Stage
 from boundaryc.language.names import name_problem
+from boundaryc.language.reader import Path
 from boundaryc.language.residual import operations_of
 from boundaryc.language.schema import DraftShape, StackShape
 from boundaryc.language.spans import Span
-from boundaryc.language.stages import resolve_stages
+from boundaryc.language.stages import check_additions, resolve_stages
 
 ValueT = TypeVar("ValueT")
 
@@ -59,19 +60,25 @@ def _draft(
         inside.report(problem[0], (), problem[1], problem[2], key=True)
     own = resolve_stages(entry.stages, shape.stages, shape, inside)
     layers = resolve_layers(entry.layers, {**inherited, **own}, own, inside)
+    known = {**inherited, **own}
+
+    def path_of(stage: str) -> Path:
+        return ("drafts", name, "stages", stage) if stage in own else ("stages", stage)
+
+    check_additions(known, layers, shape.operations, path_of, context)
     used = {stage for layer in layers for stage in layer}
     if layers and not used:
         message = f"the draft `{name}` has no stage"
         inside.report("BC204", ("layers",), message, "give one of its layers a stage", key=True)
     entries = {**shape.stages, **entry.stages}
     named = operations_of(entries[stage] for stage in used if stage in entries)
-    stages = {stage: found for stage, found in {**inherited, **own}.items() if stage in used}
+    stages = {stage: found for stage, found in known.items() if stage in used}
     return dataclasses.replace(
         target,
         name=whole,
         stages=by_first_use(stages, layers),
         layers=layers,
-        operations=tuple(known for known in target.operations if known.name in named),
+        operations=tuple(one for one in target.operations if one.name in named),
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),

@@ -114,7 +114,8 @@ class _MixerInput(_Boundary[LeavesT]):
         """The stage's input, from what the previous stage handed out: in the read's format.
 
         ``capture_output`` is given the updated residual on the producer's rows, after the sum, the
-        update and the read; before the first stage it is given the stack's input. The collector
+        update and the read; before the first stage it is given the stack's input, on the same rows
+        and complete, also where what enters still owes its sum. The collector
         ``captured_last_layer_outputs`` takes the same residual on the rows of the stage's input.
         ``post_residual_addition``, on the stack's rows, is added to the updated residual with a
         rounding of its own before the read; captures show the residual without it.
@@ -149,11 +150,11 @@ class _MixerInput(_Boundary[LeavesT]):
         """Prepares and shows the residual that was read."""
         stream = batch.stream
         if capture is not None:
-            if stream.state is StreamState.INITIAL:
-                capture(_tensor(hidden), owned=False)
-                capture = None
-            else:
+            if stream.state is not StreamState.INITIAL:
                 hidden = complete_output(hidden, batch)
+            elif batch.facts.embeddings == "complete":
+                capture(_tensor(hidden), owned=False)
+                capture = None  # else what enters is complete only once it is the residual
         prepared = self._cross(hidden, batch)
         if capture is not None:
             resumed(self._resume, batch).producer.show(stream.residual, batch, capture)

@@ -35,7 +35,7 @@ def _one_thread() -> Iterator[None]:
 def _published(name: str) -> tuple[Prover, StackPlan]:
     """The code of an example as it is published."""
     source, out = ROOT / "examples" / name / "stack.yaml", ROOT / "generated"
-    files = {path: (out / name / path).read_text() for path in build(source, out).output.files}
+    files = {path: (out / name / path).read_text() for path in build(source, out)[0].output.files}
     planned = plan(source)
     return Prover(planned, import_package(files, name)), planned
 
