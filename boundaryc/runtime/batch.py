@@ -26,7 +26,7 @@ from boundaryc.runtime.facts import (
 from boundaryc.runtime.members import Cut, Cutter, even_atoms, leaf_counts, shard_leaves
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.shards import ContextParallel, Sharding, shard_rows
-from boundaryc.runtime.stream import ResidualStream, StreamState
+from boundaryc.runtime.stream import ANY, ResidualStream, StreamState
 
 if TYPE_CHECKING:
     from boundaryc.runtime.exits import Exit
@@ -149,10 +149,14 @@ class Batch(Generic[GroupsT, RowsT]):
             raise KeyError(f"no capture {name!r} in this forward; there are: {known}")
         return self.captures[name]
 
-    def start(self, captures: tuple[str, ...]) -> None:
-        """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped."""
+    def start(self, captures: tuple[str, ...], at: int = ANY) -> None:
+        """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped.
+
+        ``at`` is the index of the stage that comes first.
+        """
         self.captures = {name: [] for name in captures}
         self.stream = ResidualStream(captured=self.captures)
+        self.stream.at = at
         self.exit = None
 
     def release(self) -> None:

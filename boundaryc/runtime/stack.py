@@ -117,7 +117,7 @@ layer): a stack of a thousand layers is no longer than one of four.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -133,7 +133,7 @@ from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import Form, OwedOutput, StreamState
+from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position, StreamState
 from boundaryc.runtime.trace import traced_by_environment
 
 LayerT = TypeVar("LayerT")
@@ -168,15 +168,22 @@ class Table(Generic[LayerT]):
             index -= count
         raise IndexError(f"the stack has {self.depth} layers")
 
-    def early_marks(self) -> frozenset[int]:
-        """The marks of boundaries by which the stack is not yet left."""
-        marks = [
-            getattr(layer, stage.name).mark
-            for _, layer in self.layers
-            if is_dataclass(layer)
-            for stage in fields(layer)
-        ]
-        return frozenset(marks) - frozenset(marks[-1:])
+    def stages_before(self, index: int) -> int:
+        """Number of stages in the layers before the one at ``index``; of all stages at `depth`."""
+        stages = 0
+        for count, layer in self.layers:
+            stages += min(count, index) * len(_stages(layer))
+            index -= min(count, index)
+        return stages
+
+    def placed(self, index: int) -> LayerT:
+        """The layer at ``index``, whose boundaries know where in the stack they are."""
+        layer, first = self.layer(index), self.stages_before(index)
+        boundaries = {
+            name: getattr(layer, name).placed(Position(at, f"`{name}` of layer {index}"))
+            for at, name in enumerate(_stages(layer), first)
+        }
+        return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
 
     def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
         """What ends a stack in column ``plan`` on a rank that has no rows there.
@@ -188,6 +195,11 @@ class Table(Generic[LayerT]):
         if isinstance(hidden, Tensor) and hidden.shape[0] == 0:
             return _take_nothing
         return self.norm[plan]
+
+
+def _stages(layer: object) -> tuple[str, ...]:
+    """The stages of a layer in their order; a layer class that is not generated has none."""
+    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
 
 
 def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
@@ -242,7 +254,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self.policy = policy
         self.layers = layers
         self._table = table
-        self._early = table.early_marks()
+        self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._batches = BatchBuilder(
             self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
         )
@@ -316,7 +328,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 f"layer {index} is not one of this stack's layers "
                 f"{self.layers.start}..{self.layers.stop - 1}"
             )
-        return self._table.layer(index)
+        return self._table.placed(index)
 
     # What the model may do with an output between two stages.
     complete_output = staticmethod(access.complete_output)
@@ -333,7 +345,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         """
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
-        batch.start(self.captures)
+        batch.start(self.captures, self._first)
 
     def norm(
         self,
@@ -355,7 +367,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         stream, table = batch.stream, self._table
         if stream.state is not StreamState.INITIAL:
             stream.check(hidden)
-            if stream.form is Form.PLANNED and stream.left_by in self._early:
+            if stream.at not in (ANY, self._end):
                 raise BoundaryError(
                     "the final norm follows the last stage of the stack; run all of its layers"
                 )

@@ -216,7 +216,7 @@ def test_at_the_entry_the_input_is_captured_before_enter() -> None:
 
 
 def test_a_partial_input_is_captured_complete() -> None:
-    """IS-1: what enters still owes its sum; the capture shows it once the boundary has summed it."""
+    """IS-1: what enters still owes its sum; it is shown once the boundary has summed it."""
     case = Case()
     object.__setattr__(case.batch.facts, "embeddings", "partial")
     aux = Watching(case)
@@ -225,9 +225,9 @@ def test_a_partial_input_is_captured_complete() -> None:
         batch.stream.residual = batch.stream.enter(hidden) * 2
         return batch.stream.residual
 
-    boundary = AttentionBoundary(
-        (entered,), (doubling.leave,), resume=(Resume(entered),)
-    ).bind(case.norm)
+    boundary = AttentionBoundary((entered,), (doubling.leave,), resume=(Resume(entered),)).bind(
+        case.norm
+    )
 
     assert boundary.prepare(filled(1), case.batch, capture_output=aux.capture).eq(2).all()
     assert aux[0].eq(2).all()
