@@ -28,10 +28,14 @@ __all__ = ["Compiled", "Source", "Watch", "check", "compile", "load", "plan", "s
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a compilation published, one entry per stack, and lines that its user should read."""
+    """What a compilation published, one entry per stack, and lines that its user should read.
+
+    ``warnings`` name the files whose changes by hand are gone, or would be.
+    """
 
     published: tuple[Published, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def plan(stack: Stack | Source, *, draft: str | None = None) -> StackPlan:
@@ -87,7 +91,14 @@ def compile(  # noqa: A001 - our verb
         for one in done
         for name in one.kept
     ]
-    return Compiled(tuple(done), (*(note for build in builds for note in build.notes), *kept))
+    replaced = [
+        f"{(folder / one.stack / name).as_posix()} was edited by hand; what was compiled takes its "
+        "place"
+        for one in done
+        for name in one.edited
+    ]
+    notes = (*(note for build in builds for note in build.notes), *kept)
+    return Compiled(tuple(done), notes, tuple(replaced))
 
 
 def _claim(builds: Iterable[Build], out: Path) -> None:

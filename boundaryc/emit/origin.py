@@ -55,11 +55,15 @@ def _absolute(path: Path) -> Path:
 def origin(stack: Stack, source: Path, out: Path) -> Origin:
     """What the headers of a stack's files say.
 
-    Drafts have files of their own, which alone follow when one of them changes.
+    Drafts have files of their own, which alone follow when one of them changes. Raises
+    BoundarycError where source or output have names that no header can say.
     """
     from boundaryc.language import canonical
+    from boundaryc.language.files import check_name
 
     found = place(source, out)
+    for path in (found.source, found.out):
+        check_name(path)  # what is named here are folders, too
     return Origin(
         found.source,
         command("compile", [found.source], found.out),

@@ -6,7 +6,7 @@ the rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -90,6 +90,11 @@ class BatchFacts:
 
 def checked_rows(rows_per_dp: Sequence[int], groups: int) -> tuple[int, ...]:
     """The row counts of ``groups`` attention DP groups. ValueError where they are none."""
+    if not isinstance(rows_per_dp, Iterable):
+        raise ValueError(
+            f"rows_per_dp is {rows_per_dp!r}; it must be a list with the rows of each of {groups} "
+            "attention DP group(s)"
+        )
     rows = tuple(rows_per_dp)
     if len(rows) != groups:
         raise ValueError(

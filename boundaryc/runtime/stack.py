@@ -247,8 +247,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
         every = range(table.depth)
         layers = every if layers is None else layers
-        if layers.step != 1 or not layers or layers[0] not in every or layers[-1] not in every:
-            raise ValueError(f"layers must be consecutive ones of {every}, not {layers}")
+        if (
+            not isinstance(layers, range)
+            or layers.step != 1
+            or not layers
+            or layers[0] not in every
+            or layers[-1] not in every
+        ):
+            raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
         self.groups, self._check = self._connect(groups, check, about)
         self.policy = policy
@@ -269,7 +275,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             "topology": self.topology or module[-1],
             "manifest": self.manifest_hash,
             "policy": policy,
-            "layers": f"{layers.start}..{layers.stop - 1}",
+            # What is no range is refused once all ranks have said what they loaded.
+            "layers": f"{layers.start}..{layers.stop - 1}"
+            if isinstance(layers, range)
+            else repr(layers),
         }
 
     def _connect(

@@ -17,6 +17,7 @@ _FOREIGN = (
     "output does not belong to this residual stream; "
     "change layer outputs through boundary accessors"
 )
+_ENTERED = "the stack was entered already; its first stage is prepared once in a forward"
 _OCCUPIED = "a contribution is already pending; prepare the next stage before finishing another"
 
 
@@ -194,7 +195,8 @@ class ResidualStream:
         BoundaryError where no stream was started for this forward, or it was entered before.
         """
         if self.state is not StreamState.INITIAL:
-            raise BoundaryError(_NOT_STARTED)
+            unstarted = self.state is StreamState.UNSTARTED
+            raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
         self.state = StreamState.WRITTEN
         return hidden
 

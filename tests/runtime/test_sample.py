@@ -97,8 +97,8 @@ def test_layers_are_runs_within_the_range() -> None:
             part.layer(index)
 
 
-@pytest.mark.parametrize("layers", [range(0), range(5), range(-1, 2), range(0, 4, 2)])
-def test_layers_must_be_consecutive_ones_of_the_stack(layers: range) -> None:
+@pytest.mark.parametrize("layers", [range(0), range(5), range(-1, 2), range(0, 4, 2), [1, 2], 2])
+def test_layers_must_be_consecutive_ones_of_the_stack(layers: object) -> None:
     """A range that the stack does not have is refused where the stack is loaded."""
     with pytest.raises(ValueError, match="layers must be consecutive"):
         stack(layers=layers)
