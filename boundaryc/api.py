@@ -28,21 +28,38 @@ __all__ = ["Compiled", "Source", "Watch", "check", "compile", "load", "plan", "s
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a compilation published, one entry per stack, and lines that its user should read."""
+    """What a compilation published, one entry per stack, and lines that its user should read.
+
+    ``warnings`` name the files whose changes by hand are gone, or would be.
+    """
 
     published: tuple[Published, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
-def plan(stack: Stack | Source) -> StackPlan:
-    """The plan of a stack, given as such or as its file. Raises BoundarycError."""
+def plan(stack: Stack | Source, *, draft: str | None = None) -> StackPlan:
+    """The plan of a stack, given as such or as its file, or of its draft called ``draft``.
+
+    Raises BoundarycError, and ValueError where there is no such draft.
+    """
     from boundaryc.emit.diagnose import planned
 
-    if isinstance(stack, Stack):
-        return planned(stack, {})
-    path = Path(stack)
-    loaded = load(path)
-    return planned(loaded, {loaded.source: path.read_text(encoding="utf-8")})
+    texts: dict[str, str] = {}
+    if not isinstance(stack, Stack):
+        path = Path(stack)
+        stack = load(path)
+        texts = {stack.source: path.read_text(encoding="utf-8")}
+    return planned(stack if draft is None else _draft(stack, draft), texts)
+
+
+def _draft(stack: Stack, name: str) -> Stack:
+    known = {one.name.removeprefix(f"{stack.name}_"): one for one in stack.drafts}
+    if name not in known:
+        raise ValueError(
+            f"{stack.name} has no draft {name!r}; there is {', '.join(known) or 'none'}"
+        )
+    return known[name]
 
 
 def compile(  # noqa: A001 - our verb
@@ -53,7 +70,7 @@ def compile(  # noqa: A001 - our verb
     replace: bool = False,
     watch: Watch | None = None,
 ) -> Compiled:
-    """Compiles stack files and publishes each under ``out``/<stack>.
+    """Compiles stack files and publishes each stack under ``out``/<stack>, drafts of it beside it.
 
     Everything is compiled before anything is written, in ``jobs`` processes if there is more than
     one file; with ``dry_run`` the result says what would be written. What another file that is
@@ -74,7 +91,14 @@ def compile(  # noqa: A001 - our verb
         for one in done
         for name in one.kept
     ]
-    return Compiled(tuple(done), (*(note for build in builds for note in build.notes), *kept))
+    replaced = [
+        f"{(folder / one.stack / name).as_posix()} was edited by hand; what was compiled takes its "
+        "place"
+        for one in done
+        for name in one.edited
+    ]
+    notes = (*(note for build in builds for note in build.notes), *kept)
+    return Compiled(tuple(done), notes, tuple(replaced))
 
 
 def _claim(builds: Iterable[Build], out: Path) -> None:
@@ -122,11 +146,15 @@ def sources(out: Source = OUT) -> list[Path]:
 
     known = [path for _, path in published(Path(out)) if path is not None and path.exists()]
     if known:
-        return known
+        return list(dict.fromkeys(known))  # drafts come from the file of their stack
     return [path for path in (Path("stack.yaml"),) if path.exists()]
 
 
-def _build(source: Path, out: Path) -> Build | BoundarycError:
+Made = tuple["Build | Recognised", ...] | BoundarycError
+"""What became of one source: an entry for each of its stacks."""
+
+
+def _build(source: Path, out: Path) -> Made:
     from boundaryc.emit.build import build
 
     try:
@@ -135,34 +163,36 @@ def _build(source: Path, out: Path) -> Build | BoundarycError:
         return problem
 
 
-def _recognise_or_build(source: Path, out: Path) -> Build | Recognised | BoundarycError:
+def _recognise_or_build(source: Path, out: Path) -> Made:
     from boundaryc.emit.freshness import recognise
 
     try:
-        return recognise(load(source), source, out) or _build(source, out)
+        stacks = load(source).family
     except BoundarycError as problem:
         return problem
+    known = [one for stack in stacks if (one := recognise(stack, source, out)) is not None]
+    return tuple(known) if len(known) == len(stacks) else _build(source, out)
 
 
 def _made(
-    make: Callable[[Path], Build | Recognised | BoundarycError],
+    make: Callable[[Path], Made],
     sources: Iterable[Source],
     jobs: int,
     watch: Watch | None,
 ) -> list[Build | Recognised]:
-    """One result for each source, in their order; raises the errors of all of them."""
+    """One result for each stack of the sources, in order; raises the errors of all of them."""
     from boundaryc.emit.publish import PublishError
 
     paths = list(dict.fromkeys(map(Path, sources)))
     made: list[Build | Recognised] = []
     errors: list[BoundarycError] = []
-    for one in _mapped(make, paths, jobs):
-        if isinstance(one, BoundarycError):
-            errors.append(one)
+    for count, found in enumerate(_mapped(make, paths, jobs), 1):
+        if isinstance(found, BoundarycError):
+            errors.append(found)
         else:
-            made.append(one)
+            made += found
         if watch is not None:
-            watch(len(made) + len(errors), len(paths))
+            watch(count, len(paths))
     if errors:
         texts = {name: text for error in errors for name, text in error.sources.items()}
         raise BoundarycError([item for error in errors for item in error.diagnostics], texts)
@@ -176,9 +206,7 @@ def _made(
     return made
 
 
-def _mapped(
-    make: Callable[[Path], Build | Recognised | BoundarycError], paths: list[Path], jobs: int
-) -> Iterator[Build | Recognised | BoundarycError]:
+def _mapped(make: Callable[[Path], Made], paths: list[Path], jobs: int) -> Iterator[Made]:
     if jobs <= 1 or len(paths) <= 1:
         yield from map(make, paths)
         return
@@ -190,16 +218,22 @@ def _mapped(
         yield from pool.map(partial(_sent, make), paths)
 
 
-def _sent(
-    make: Callable[[Path], Build | Recognised | BoundarycError], path: Path
-) -> Build | Recognised | BoundarycError:
+def _sent(make: Callable[[Path], Made], path: Path) -> Made:
     """What ``make`` gives, in a form that another process can be sent."""
+    made = make(path)
+    if isinstance(made, BoundarycError):
+        return made
+    return tuple(map(_without_proxies, made))
+
+
+def _without_proxies(one: Build | Recognised) -> Build | Recognised:
     from boundaryc.emit.build import Build
 
-    one = make(path)
     if not isinstance(one, Build):
         return one
-    return replace(one, stack=replace(one.stack, spans=dict(one.stack.spans)))
+    drafts = tuple(replace(draft, spans=dict(draft.spans)) for draft in one.stack.drafts)
+    stack = replace(one.stack, spans=dict(one.stack.spans), drafts=drafts)
+    return replace(one, stack=stack)
 
 
 def _rendered(made: Iterable[Build | Recognised]) -> list[Build]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 
+from boundaryc.cli.stdout import outlasting
+
 
 class Exit(IntEnum):
     """How a run ended; docs/cli.md has the same table."""
@@ -23,11 +25,12 @@ class Exit(IntEnum):
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    if words == ["--version"]:  # before anything is imported
-        from boundaryc import __version__
+    with outlasting():
+        if words == ["--version"]:  # before anything else is imported
+            from boundaryc import __version__
 
-        sys.stdout.write(f"boundaryc {__version__}\n")
-        return Exit.OK
-    from boundaryc.cli.run import run
+            sys.stdout.write(f"boundaryc {__version__}\n")
+            return Exit.OK
+        from boundaryc.cli.run import run
 
-    return run(words)
+        return run(words)

@@ -13,6 +13,7 @@ from boundaryc.cli.output import annotation, style
 from boundaryc.cli.progress import progress
 
 if TYPE_CHECKING:
+    from boundaryc.api import Compiled
     from boundaryc.emit.publish import Published
 
 
@@ -36,6 +37,10 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
         done = api.compile(
             *sources, out=out, jobs=jobs, dry_run=dry_run, replace=replace, watch=watch
         )
+    for warning in done.warnings:
+        if how.format == "github":
+            how.result(annotation("warning", "boundaryc", warning))
+        click.echo(f"warning: {warning}", err=True)
     for note in done.notes:
         if how.format == "github":
             how.result(annotation("notice", "boundaryc", note))
@@ -47,7 +52,7 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
                     how.result(f"would {verb}: {(out / one.stack / name).as_posix()}")
     if not how.quiet:
         how.result(f"{'dry run: ' if dry_run else ''}{summary(done.published)}")
-    how.document("compile", dry_run=dry_run, **_content(done.published, done.notes))
+    how.document("compile", dry_run=dry_run, **_content(done))
 
 
 def summary(published: Sequence[Published]) -> str:
@@ -63,7 +68,7 @@ def _counts(published: Sequence[Published]) -> dict[str, int]:
     }
 
 
-def _content(published: Sequence[Published], notes: Sequence[str]) -> dict[str, object]:
+def _content(done: Compiled) -> dict[str, object]:
     stacks = [
         {
             "stack": one.stack,
@@ -71,7 +76,13 @@ def _content(published: Sequence[Published], notes: Sequence[str]) -> dict[str, 
             "unchanged": list(one.unchanged),
             "removed": list(one.removed),
             "kept": list(one.kept),
+            "edited": list(one.edited),
         }
-        for one in published
+        for one in done.published
     ]
-    return {"summary": _counts(published), "stacks": stacks, "notes": list(notes)}
+    return {
+        "summary": _counts(done.published),
+        "stacks": stacks,
+        "notes": list(done.notes),
+        "warnings": list(done.warnings),
+    }

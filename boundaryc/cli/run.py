@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import tempfile
 import traceback
@@ -61,7 +60,6 @@ def run(words: list[str]) -> int:
     asked: dict[str, Any] = {}
     try:
         result = boundaryc.main(words, prog_name="boundaryc", standalone_mode=False, obj=asked)
-        sys.stdout.flush()
         return int(result or Exit.OK)
     except (Exception, KeyboardInterrupt) as problem:
         return _ended(problem, Style(**asked))
@@ -76,10 +74,6 @@ def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:
         how.document("error", message=problem.format_message())
         problem.show()
         return Exit.UNUSABLE
-    if isinstance(problem, BrokenPipeError):
-        # Whoever read our output has seen enough; keep the interpreter from flushing into it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
     return _failed(problem, how)
 
 

@@ -6,9 +6,9 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,8 @@ from boundaryc.cli.output import style
 from boundaryc.emit.origin import OUT
 
 if TYPE_CHECKING:
+    from boundaryc.emit.build import Build
+    from boundaryc.language import Stack
     from boundaryc.plan.result import StackPlan
     from boundaryc.verify.cells import Cell, Outcome
     from boundaryc.verify.matrix import Selection
@@ -35,9 +37,19 @@ MOST_ROWS = 4096
 LARGEST_SEED = 2**32 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One stack's cells, those that were asked for, and what is needed to run them."""
+
+    task: Task
+    plan: StackPlan
+    cells: list[Cell]
+
+
 def _cells(command: CommandT) -> CommandT:
     """Adds the options that select cells."""
     repeatable = (
+        ("--stack", "stacks", "Only this stack of the file: its own, or a draft by its full name."),
         ("--topology", "topologies", "Only this topology."),
         ("--variant", "variants", "Only this batch variant."),
         ("--policy", "policies", "Only this policy."),
@@ -98,7 +110,7 @@ def _recordings(command: CommandT) -> CommandT:
 @_recordings
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
-    """Runs the published code of stack FILE on simulated ranks, against an independent oracle.
+    """Runs the published code of FILE's stacks on simulated ranks, against an independent oracle.
 
     Every rank's rows and residual are compared at every stage, for every topology, variant,
     policy, padding and batch that is not excluded, e.g.
@@ -120,9 +132,15 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
 
     try:
         with _current_folder():
-            task, plan = _task(file, out, seed)
-            _import_operations(plan)
-            return _run(task, _chosen_cells(plan, selection, chosen["covering"]), jobs, out)
+            proofs = [
+                _proof(made, selection, seed, chosen["covering"])
+                for made in _fresh(file, out, chosen["stacks"])
+            ]
+            if not any(proof.cells for proof in proofs):
+                raise click.UsageError(
+                    "no cell is selected: no topology has all that the options name"
+                )
+            return _run(proofs, jobs, out)
     except OperationError as problem:
         style().failure(str(problem))
         return Exit.FINDINGS
@@ -136,32 +154,42 @@ def _import_operations(plan: StackPlan) -> None:
         load_operation(declared)
 
 
-def _run(task: Task, cells: list[Cell], jobs: int, out: Path) -> int:
+def _run(proofs: list[Proof], jobs: int, out: Path) -> int:
     """Runs cells and tells what they showed. OperationError where a custom operation fails."""
     from boundaryc.verify.proof import prove
 
-    outcomes = list(_watched(prove(task, cells, jobs=jobs), len(cells)))
-    failures = [outcome for outcome in outcomes if outcome.failure is not None]
+    found = [
+        (proof, list(_watched(prove(proof.task, proof.cells, jobs=jobs), len(proof.cells))))
+        for proof in proofs
+    ]
+    failed = [(p, [one for one in outcomes if one.failure is not None]) for p, outcomes in found]
     if style().json:
-        _print_json(outcomes)
+        _print_json(found)
     else:
-        _print_lines(outcomes)
-    if failures:
-        _explain(task, failures, out)
-    click.echo(f"{len(outcomes) - len(failures)} of {len(outcomes)} cells hold", err=True)
-    return Exit.FINDINGS if failures else Exit.OK
+        _print_lines(found)
+    for proof, failures in failed:
+        if failures:
+            _explain(proof.task, failures, out)
+    total = sum(len(outcomes) for _, outcomes in found)
+    wrong = sum(len(failures) for _, failures in failed)
+    click.echo(f"{total - wrong} of {total} cells hold", err=True)
+    return Exit.FINDINGS if wrong else Exit.OK
 
 
-def _chosen_cells(plan: StackPlan, selection: Selection, sample: bool) -> list[Cell]:
+def _proof(made: Build, selection: Selection, seed: int, sample: bool) -> Proof:
+    """The cells to run of one stack, whose operations are there."""
+    from boundaryc.api import plan
     from boundaryc.verify.matrix import covering, matrix
+    from boundaryc.verify.proof import Task
 
+    planned = plan(made.stack)
+    _import_operations(planned)
     try:
-        cells = list(matrix(plan, selection))
+        cells = list(matrix(planned, selection))
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if not cells:
-        raise click.UsageError("no cell is selected: no topology has all that the options name")
-    return covering(cells) if sample else cells
+    task = Task(made.source, made.name, made.output.files, seed)
+    return Proof(task, planned, covering(cells) if sample else cells)
 
 
 def _needs_greenlet() -> None:
@@ -200,7 +228,7 @@ def _against(file: Path, chosen: dict[str, Any]) -> int:
         growth = compare_states(reference, observed, chosen["tolerance"])
     except ValueError as problem:
         raise click.UsageError(f"--against and --observed do not match: {problem}") from None
-    for line in growth.lines(load(file)):
+    for line in growth.lines(_selected(load(file).family, chosen["stacks"])[0]):
         click.echo(line)
     return Exit.OK if growth.first is None else Exit.FINDINGS
 
@@ -214,23 +242,32 @@ def _states(chosen: dict[str, Any], option: str) -> list[Any]:
         raise click.UsageError(f"--{option}: {problem}") from None
 
 
-def _task(file: Path, out: Path, seed: int) -> tuple[Task, StackPlan]:
-    """The published texts of a stack and its plan; refuses what is not fresh."""
-    from boundaryc.api import plan
+def _fresh(file: Path, out: Path, stacks: Sequence[str]) -> list[Build]:
+    """The named stacks of a file, or all, as they are published; refuses what is not fresh."""
     from boundaryc.emit.build import build
     from boundaryc.emit.freshness import compare
-    from boundaryc.verify.proof import Task
 
-    made = build(file, out)
-    report = compare([made], out)
-    own = [finding for finding in report.findings if finding.path.startswith(made.output.stack)]
-    if own:
-        again = shlex.join(["boundaryc", "compile", str(file), *_out_words(out)])
-        raise click.ClickException(
-            f"{out / made.output.stack} is not what {file} compiles to "
-            f"({own[0].path} is {own[0].state.value}); run: {again}"
-        )
-    return Task(file, made.output.files, seed), plan(file)
+    every = build(file, out)
+    names = [stack.name for stack in _selected([made.stack for made in every], stacks)]
+    found = [made for made in every if made.name in names]
+    for finding in compare(every, out).findings:
+        stack = finding.path.partition("/")[0]
+        if stack in names:
+            again = shlex.join(["boundaryc", "compile", str(file), *_out_words(out)])
+            raise click.ClickException(
+                f"{out / stack} is not what {file} compiles to "
+                f"({finding.path} is {finding.state.value}); run: {again}"
+            )
+    return found
+
+
+def _selected(family: Sequence[Stack], names: Sequence[str]) -> list[Stack]:
+    """The stacks of a file that --stack names; all without it."""
+    known = [stack.name for stack in family]
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"--stack: unknown name {name!r}; there is {', '.join(known)}")
+    return [stack for stack in family if not names or stack.name in names]
 
 
 def _out_words(out: Path) -> list[str]:
@@ -272,23 +309,30 @@ def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
     )
 
 
-def _print_lines(outcomes: list[Outcome]) -> None:
+def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
     from boundaryc.verify.proof import summarise
 
-    for line in summarise(outcomes):
-        click.echo(
-            f"{line.topology:12} {line.variant:18} {line.cells:5} cells {line.failures:4} failed   "
-            f"error {line.error:.1e}   {line.collectives:4} collectives "
-            f"{line.wire_bytes:9} bytes a rank"
-        )
+    for proof, outcomes in found:
+        if len(found) > 1:
+            click.echo(f"{proof.task.stack}:")
+        for line in summarise(outcomes):
+            click.echo(
+                f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
+                f"{line.failures:4} failed   error {line.error:.1e}   "
+                f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
+            )
 
 
-def _print_json(outcomes: list[Outcome]) -> None:
-    cells = [asdict(outcome) for outcome in outcomes]
+def _print_json(found: list[tuple[Proof, list[Outcome]]]) -> None:
+    cells = [
+        {"stack": proof.task.stack, **asdict(outcome)}
+        for proof, outcomes in found
+        for outcome in outcomes
+    ]
     for cell in cells:
         if cell["error"] == float("inf"):
             cell["error"] = None
-    failures = sum(1 for outcome in outcomes if outcome.failure is not None)
+    failures = sum(1 for cell in cells if cell["failure"] is not None)
     document = {"version": 1, "kind": "verify", "failures": failures, "cells": cells}
     click.echo(json.dumps(document, indent=1))
 
@@ -303,7 +347,7 @@ def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
         click.echo(f"failed: {failure.cell}\n  smallest: {smallest.cell}", err=True)
         click.echo(f"  {smallest.failure}".replace("\n", "\n  "), err=True)
         words = ["boundaryc", "verify", str(task.source), *_out_words(out)]
-        words += [*_cell_words(smallest.cell), "--seed", str(task.seed)]
+        words += ["--stack", task.stack, *_cell_words(smallest.cell), "--seed", str(task.seed)]
         click.echo(f"  rerun: {shlex.join(words)}", err=True)
     if len(failures) > SHOWN:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)

@@ -93,6 +93,7 @@ def _resume(resume: Named[ResumeDraft], known: VariantFunctions) -> Lines:
     for field, shown in (("producer", draft.producer), ("input", draft.input)):
         arguments = [known.beside[shown.move.key].name] if shown.move else []
         arguments += ["owned=True"] if shown.owned else []
+        arguments += ["allocates=True"] if shown.allocates else []
         if arguments:
             fields.append(f"{field}=CaptureMove({', '.join(arguments)})")
     return _record(resume.name, "Resume", fields)
@@ -104,4 +105,4 @@ def _record(name: str, kind: str, fields: list[str]) -> Lines:
 
 def _is_shown(resume: ResumeDraft) -> bool:
     """Whether a resume says anything about showing what was read."""
-    return any(shown != Shown(None, False) for shown in (resume.producer, resume.input))
+    return any(shown != Shown() for shown in (resume.producer, resume.input))

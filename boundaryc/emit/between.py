@@ -32,15 +32,16 @@ MOVED = ("value: Tensor", "batch: Batch")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a residual gets to rows on which it is shown; ``owned``: nothing writes it afterwards."""
+    """How a residual gets to rows on which it is shown, see `runtime.CaptureMove`."""
 
-    move: Draft | None
-    owned: bool
+    move: Draft | None = None
+    owned: bool = False
+    allocates: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
-        return (self.move and self.move.key, self.owned)
+        return (self.move and self.move.key, self.owned, self.allocates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
         way = Way(base, origin, done, sequence, goal, (taken,))
         completed = crossed(way, edge.consumer, scope, calls)
     kept = calls.kept
-    to_producer, to_input = Shown(None, False), Shown(None, False)
+    to_producer, to_input = Shown(), Shown()
     if shows or edge.consumer == FINAL:
         to_producer = _shown(ways, ways.to_producer, goal, stack, scope, kept)
     if shows:
@@ -285,13 +286,14 @@ def _shown(
     by_token: bool = False,
 ) -> Shown:
     if not path:
-        return Shown(None, kept)
+        return Shown(owned=kept)
     mesh = scope.mesh
     base = f"residual_from_{_label(mesh, goal.residual)}_to_{_label(mesh, after)}"
     title = f"The residual that was read, {rows(mesh, goal.residual)}, on {lying(mesh, after)}"
     base += "_by_token" * by_token
     gathers = any(isinstance(op, ops.AllGather) for op in path)
-    return Shown(_moved(ways, path, goal.residual, scope, base, title), kept or gathers)
+    move = _moved(ways, path, goal.residual, scope, base, title)
+    return Shown(move, owned=kept and not gathers, allocates=gathers)
 
 
 def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:

@@ -1,11 +1,11 @@
-"""A stack file compiled in memory."""
+"""A stack file compiled in memory: the stack and its drafts, each an output of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from boundaryc.emit.diagnose import planned
+from boundaryc.emit.diagnose import planned_family
 from boundaryc.emit.manifest import claims
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
@@ -15,7 +15,7 @@ from boundaryc.plan.result import StackPlan
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What one source compiles to, and what its author should know about it.
+    """What one stack of a source compiles to, and what its author should know about it.
 
     ``notes`` are lines for people: variants that do not apply to a topology, claims that nothing
     has verified.
@@ -32,15 +32,20 @@ class Build:
         return self.output.stack
 
 
-def build(source: Path, out: Path) -> Build:
+def build(source: Path, out: Path) -> tuple[Build, ...]:
     """Loads, plans and renders ``source`` for the output folder ``out``; writes nothing.
 
-    Raises BoundarycError with what is wrong in the file.
+    The result has the stack of the file first, then its drafts. Raises BoundarycError with what is
+    wrong in the file.
     """
     stack = load(source)
-    plan = planned(stack, {stack.source: source.read_text(encoding="utf-8")})
-    output = emit(plan, origin(stack, source, out))
-    return Build(source, stack, output, (*_skipped(plan), *_claimed(plan)))
+    plans = planned_family(stack, {stack.source: source.read_text(encoding="utf-8")})
+    return tuple(_built(plan, source, out) for plan in plans)
+
+
+def _built(plan: StackPlan, source: Path, out: Path) -> Build:
+    output = emit(plan, origin(plan.stack, source, out))
+    return Build(source, plan.stack, output, (*_skipped(plan), *_claimed(plan)))
 
 
 def _skipped(plan: StackPlan) -> list[str]:

@@ -39,6 +39,23 @@ def planned(stack: Stack, sources: Mapping[str, str]) -> StackPlan:
     return plan
 
 
+def planned_family(stack: Stack, sources: Mapping[str, str]) -> tuple[StackPlan, ...]:
+    """The plans of ``stack`` and of its drafts; raises BoundarycError with what is wrong in any.
+
+    What all of them inherit, like a topology, is reported once.
+    """
+    plans: list[StackPlan] = []
+    found: dict[Diagnostic, None] = {}
+    for one in stack.family:
+        try:
+            plans.append(planned(one, sources))
+        except BoundarycError as problem:
+            found |= dict.fromkeys(problem.diagnostics)
+    if found:
+        raise BoundarycError(list(found), sources)
+    return tuple(plans)
+
+
 def _no_plan(stack: Stack, problem: PlanError) -> Diagnostic:
     edge, column, topology = problem.edge, problem.column, _culprit(stack)
     producer = "the start of the stack" if edge.producer == ENTRY else f"`{edge.producer}`"

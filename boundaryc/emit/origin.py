@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,14 +53,21 @@ def _absolute(path: Path) -> Path:
 
 
 def origin(stack: Stack, source: Path, out: Path) -> Origin:
-    """What the headers of a stack's files say."""
+    """What the headers of a stack's files say.
+
+    Drafts have files of their own, which alone follow when one of them changes. Raises
+    BoundarycError where source or output have names that no header can say.
+    """
     from boundaryc.language import canonical
+    from boundaryc.language.files import check_name
 
     found = place(source, out)
+    for path in (found.source, found.out):
+        check_name(path)  # what is named here are folders, too
     return Origin(
         found.source,
         command("compile", [found.source], found.out),
-        digest(canonical(stack)),
+        digest(canonical(replace(stack, drafts=()))),
         found.back,
     )
 

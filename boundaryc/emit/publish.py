@@ -36,7 +36,8 @@ class Published:
     """What publishing one stack did, as file names inside its folder.
 
     ``kept`` are files that nothing generates any more and that stay because they were edited, or
-    because no manifest says that they are ours.
+    because no manifest says that they are ours. ``edited`` are those of the written ones in which
+    somebody's changes are replaced.
     """
 
     stack: str
@@ -44,6 +45,7 @@ class Published:
     unchanged: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
+    edited: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -122,7 +124,8 @@ def _change(places: _Places, files: Mapping[str, str]) -> _Change:
     gone = [name for name in tree.names() if name not in files and tree.ours(name)]
     removed = [name for name in gone if tree.disposable(name)]
     kept = [name for name in gone if name not in removed]
-    done = Published(places.stack, tuple(written), tuple(same), tuple(removed), tuple(kept))
+    edited = [name for name in written if tree.edited(name)]
+    done = Published(places.stack, *map(tuple, (written, same, removed, kept, edited)))
     change = _Change(places, tree, written, done)
     if change.needed:
         _refuse(tree, written)

@@ -74,6 +74,15 @@ class Tree:
             return False
         return name == NAME or self.recorded_as_is(name)
 
+    def edited(self, name: str) -> bool:
+        """Whether somebody changed a file that we wrote, as far as it and the manifest can tell."""
+        if not (self.folder / name).is_file() or not self.ours(name):
+            return False
+        if name.endswith(".py"):
+            return not self.untouched(name)
+        known = self.recorded is not None and (self.recorded.intact or name == NAME)
+        return known and not self.untouched(name)
+
     def disposable(self, name: str) -> bool:
         """Whether a file may be deleted: in our manifest, with our header, and untouched."""
         path = self.folder / name

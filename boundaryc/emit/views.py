@@ -64,6 +64,7 @@ class TopologyView:
     stack: str
     topology: str
     captures: str
+    entry: str
     hash: str
     imports: Lines
     columns: Lines

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers, resolve_layers
 from boundaryc.language.model import Stack, Stage
 from boundaryc.language.names import name_problem
+from boundaryc.language.reader import Path
 from boundaryc.language.residual import operations_of
 from boundaryc.language.schema import DraftShape, StackShape
 from boundaryc.language.spans import Span
-from boundaryc.language.stages import resolve_stages
+from boundaryc.language.stages import check_additions, resolve_stages
+
+ValueT = TypeVar("ValueT")
 
 _OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"})
 
@@ -56,42 +60,53 @@ def _draft(
         inside.report(problem[0], (), problem[1], problem[2], key=True)
     own = resolve_stages(entry.stages, shape.stages, shape, inside)
     layers = resolve_layers(entry.layers, {**inherited, **own}, own, inside)
+    known = {**inherited, **own}
+
+    def path_of(stage: str) -> Path:
+        return ("drafts", name, "stages", stage) if stage in own else ("stages", stage)
+
+    check_additions(known, layers, shape.operations, path_of, context)
     used = {stage for layer in layers for stage in layer}
     if layers and not used:
         message = f"the draft `{name}` has no stage"
         inside.report("BC204", ("layers",), message, "give one of its layers a stage", key=True)
     entries = {**shape.stages, **entry.stages}
     named = operations_of(entries[stage] for stage in used if stage in entries)
-    stages = {stage: found for stage, found in {**inherited, **own}.items() if stage in used}
+    stages = {stage: found for stage, found in known.items() if stage in used}
     return dataclasses.replace(
         target,
         name=whole,
         stages=by_first_use(stages, layers),
         layers=layers,
-        operations=tuple(known for known in target.operations if known.name in named),
+        operations=tuple(one for one in target.operations if one.name in named),
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
         drafts=(),
-        spans=_spans(name, entry, target.spans),
+        spans=_spans(name, target.spans),
     )
 
 
-def _spans(name: str, entry: DraftShape, spans: Mapping[str, Span]) -> Mapping[str, Span]:
-    """Where the parts of the draft are written, by the paths of a stack file of its own."""
-    prefix = f"drafts.{name}"
-    replaced = {f"stages.{stage}" for stage in entry.stages}
+def of_draft(name: str, found: Mapping[str, ValueT]) -> dict[str, ValueT]:
+    """What is known of a draft's parts, by the paths of a stack file of its own.
+
+    ``found`` has the same by the paths of the file that the draft is in.
+    """
+    prefix = f"drafts.{name}."
+    own = {
+        path.removeprefix(prefix): value for path, value in found.items() if path.startswith(prefix)
+    }
+    replaced = {".".join(path.split(".")[:2]) for path in own if path.startswith("stages.")}
+    left_out = _OWN - {"policy"} if "policy" not in own else _OWN
+    own.pop("stages", None)  # the stack's are meant as well
     taken = {
-        path: span
-        for path, span in spans.items()
-        if path.partition(".")[0] not in _OWN and ".".join(path.split(".")[:2]) not in replaced
+        path: value
+        for path, value in found.items()
+        if path.partition(".")[0] not in left_out and ".".join(path.split(".")[:2]) not in replaced
     }
-    if entry.policy is None:
-        taken |= {path: spans[path] for path in spans if path.partition(".")[0] == "policy"}
-    taken["stack"] = spans[prefix]
-    taken |= {
-        path.removeprefix(f"{prefix}."): span
-        for path, span in spans.items()
-        if path.startswith(f"{prefix}.") and path != f"{prefix}.stages"
-    }
-    return MappingProxyType(taken)
+    return taken | own
+
+
+def _spans(name: str, spans: Mapping[str, Span]) -> Mapping[str, Span]:
+    """Where the parts of the draft are written, by the paths of a stack file of its own."""
+    return MappingProxyType(of_draft(name, spans) | {"stack": spans[f"drafts.{name}"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from unicodedata import category
 
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
 from boundaryc.language.reader import MAX_CHARACTERS, line_and_column
@@ -12,14 +13,19 @@ from boundaryc.language.spans import Position, Span
 MAX_BYTES = 4 * MAX_CHARACTERS + 3
 """No text of `MAX_CHARACTERS` is longer, with a byte order mark."""
 
+_UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Controls, line ends, and what stands for bytes that are not UTF-8."""
+
 
 def read_text(path: str | Path) -> str:
     """The text of the file at `path`, without a byte order mark.
 
-    Raises BoundarycError if it is missing, no regular file, unreadable (BC009), not UTF-8 (BC010)
+    Raises BoundarycError if it is missing, no regular file, unreadable or has a name that cannot be
+    written down (BC009), not UTF-8 (BC010)
     or too large to be looked at (BC011). Reads no more than `MAX_BYTES`.
     """
     source = str(path)
+    check_name(source)
     data = _read_bytes(Path(path), source)
     if len(data) > MAX_BYTES:
         message = f"the file has more than {MAX_BYTES} bytes"
@@ -32,6 +38,15 @@ def read_text(path: str | Path) -> str:
         shown = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
         raise BoundarycError([found], {source: shown}) from problem
     return text.removeprefix("\ufeff")
+
+
+def check_name(path: str) -> None:
+    """Raises BoundarycError (BC009) for a path that no message and no header could show."""
+    if all(category(char) not in _UNWRITABLE for char in path):
+        return
+    message = f"{path!a} is no name for a stack file: it is no single line of Unicode text"
+    help_ = "rename it; generated files say in one line where they come from"
+    raise BoundarycError([error("BC009", message, help=help_)])
 
 
 def _read_bytes(path: Path, source: str) -> bytes:

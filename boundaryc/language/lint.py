@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from boundaryc.language.allow import apply_allows
 from boundaryc.language.diagnostics import Diagnostic, Label, Severity
+from boundaryc.language.drafts import of_draft
 from boundaryc.language.model import OperationDecl, Stack, Stage, TopologySpec
 from boundaryc.language.reader import read
 from boundaryc.language.topologies import inapplicable
@@ -35,9 +36,21 @@ def lint(stack: Stack, text: str) -> tuple[Diagnostic, ...]:
     above it, suppresses it; one without a reason or without an effect is a finding itself.
     """
     text = text.removeprefix("\ufeff")
-    subject = Subject(stack, read(text, stack.source).written())
-    found = [item for rule in _RULES for item in rule(subject)]
-    return apply_allows(stack, text, found)
+    written = read(text, stack.source).written()
+    found = [item for rule in _RULES for item in rule(Subject(stack, written))]
+    for draft in stack.drafts:
+        found += _own_findings(draft, stack, written)
+    return apply_allows(stack, text, list(dict.fromkeys(found)))
+
+
+def _own_findings(
+    draft: Stack, target: Stack, written: Mapping[str, object]
+) -> Iterator[Diagnostic]:
+    """What the rules find in a draft, but for a policy that is inherited and meant for others."""
+    subject = Subject(draft, of_draft(draft.name.removeprefix(f"{target.name}_"), written))
+    policy = target.span("policy.auto")
+    for rule in _RULES:
+        yield from (item for item in rule(subject) if policy is None or item.span != policy)
 
 
 def _finding(
@@ -110,7 +123,8 @@ def _factors_of_one(subject: Subject) -> Iterator[Diagnostic]:
 def _dead_policy(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: a policy where no ffn leaves a sum that it could scatter."""
     stack = subject.stack
-    ffns = [stage for stage in stack.stages if stage.kind == "ffn"]
+    heirs = [one for one in stack.family if one.span("policy.auto") == stack.span("policy.auto")]
+    ffns = [stage for one in heirs for stage in one.stages if stage.kind == "ffn"]
     owed = any(_owes(stage, spec) for stage in ffns for spec in stack.topologies)
     if "policy.auto" in stack.spans and stack.policy_auto != "ar" and not owed:
         message = f"the policy {stack.policy_auto} can never apply: no ffn leaves a sum to scatter"

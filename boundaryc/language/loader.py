@@ -26,7 +26,7 @@ from boundaryc.language.residual import operations_of, resolve_operations
 from boundaryc.language.schema import StackShape
 from boundaryc.language.shape import check_shape
 from boundaryc.language.spans import Position, Span
-from boundaryc.language.stages import resolve_stages
+from boundaryc.language.stages import check_additions, resolve_stages
 from boundaryc.language.topologies import resolve_topologies, resolve_variants
 
 
@@ -65,6 +65,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
     context.name("stack", shape.stack, ("stack",))
     stages = resolve_stages(shape.stages, {}, shape, context)
     layers = resolve_layers(shape.layers, stages, stages, context)
+    check_additions(stages, layers, shape.operations, lambda name: ("stages", name), context)
     topologies = resolve_topologies(shape, context)
     stack = Stack(
         name=shape.stack,

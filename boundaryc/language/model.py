@@ -212,6 +212,11 @@ class Stack:
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
 
+    @property
+    def family(self) -> tuple[Stack, ...]:
+        """All stacks of the file, each a package of its own: this one, then its drafts."""
+        return (self, *self.drafts)
+
     def stage(self, name: str) -> Stage:
         """The stage called `name`. Raises KeyError when there is none."""
         for stage in self.stages:

@@ -14,7 +14,6 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "additive": ("stage.additive",),
-        "drafts": ("stack.drafts",),
         # named only
         "branch": ("stack.branch",),
         "defer": ("stage.defer",),

@@ -24,6 +24,8 @@ from pydantic_core import PydanticCustomError
 MAX_LAYERS = 10_000
 MAX_RANKS = 4_096
 MAX_WIDTH = 1 << 20
+SMALLEST = 1.2e-38
+"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
 MAX_ENTRIES = 256
 """How many stages, topologies or operations a stack has, and how long a list may be."""
 
@@ -65,7 +67,7 @@ class NormShape(Shape):
     """`norm`: what the stages and the end of the stack normalise with."""
 
     kind: Literal["rms"] = Field(description="the norm's formula")
-    eps: float = Field(gt=0, lt=1, description="added to the mean square, like 1.0e-6")
+    eps: float = Field(ge=SMALLEST, lt=1, description="added to the mean square, like 1.0e-6")
     accumulate: Literal["fp32", "rounded"] = Field(
         default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
     )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
 from boundaryc.language.context import Context
+from boundaryc.language.layers import Layers
 from boundaryc.language.model import Stage
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import (
@@ -99,6 +103,32 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         post_addition=entry.post_addition,
         additive=resolve_additive(entry, reduction, path, context),
     )
+
+
+def check_additions(
+    stages: Mapping[str, Stage],
+    layers: Layers,
+    operations: Operations,
+    path_of: Callable[[str], Path],
+    context: Context,
+) -> None:
+    """Reports a `post_addition` that follows an update which cannot be run apart from its read.
+
+    That is one which is neither an addition nor run at the producer. `path_of` a stage is where the
+    file declares it.
+    """
+    names = [name for layer in layers for name in layer]
+    for producer, name in dict.fromkeys(pairwise(names)):
+        if name not in stages or producer not in stages or not stages[name].post_addition:
+            continue
+        update = stages[producer].update
+        declared = operations.get(update)
+        if declared is None or {"plain_add", "at_producer"} & {*declared.facts}:
+            continue
+        message = f"`post_addition` follows the update `{update}` of `{producer}`: not a plain one"
+        help_ = f"leave out `post_addition`, or have `{producer}` updated by an addition"
+        other = (path_of(producer), "the stage before it")
+        context.report("BC213", (*path_of(name), "post_addition"), message, help_, other=other)
 
 
 def _check_row_keys(name: str, entry: StageShape, shape: StackShape, context: Context) -> None:

@@ -36,7 +36,7 @@ def resolve_topologies(shape: StackShape, context: Context) -> tuple[TopologySpe
 def _topology(name: str, entry: TopologyShape, context: Context) -> TopologySpec:
     path: Path = ("topologies", name)
     groups = entry.attn_dp * entry.attn_cp
-    if entry.tp % groups:
+    if _misfits(entry):
         what = "attn_dp" if entry.attn_cp == 1 else "attn_dp * attn_cp"
         at = "attn_dp" if "attn_dp" in entry.model_fields_set else "attn_cp"
         message = f"{what} = {groups} does not divide tp = {entry.tp}"
@@ -55,6 +55,11 @@ def _topology(name: str, entry: TopologyShape, context: Context) -> TopologySpec
         latency_us=float(entry.link.latency_us),
         bandwidth_gb_s=float(entry.link.bandwidth_gb_s),
     )
+
+
+def _misfits(entry: TopologyShape) -> bool:
+    """Whether the ranks cannot be dealt out, so that nothing else is known of the topology."""
+    return entry.tp % (entry.attn_dp * entry.attn_cp) != 0
 
 
 def _moe(entry: MoeShape, tp: int, path: Path, context: Context) -> MoeSpec:
@@ -76,19 +81,21 @@ def resolve_variants(
 ) -> tuple[str, ...]:
     """The listed variants in the language's order.
 
-    A variant that no topology can run is an error, and so is a topology that can run none.
+    A variant that no topology can run is an error, and so is a topology that can run none. Nothing
+    is said of a topology whose sizes are wrong: it may be meant for any variant.
     """
+    right = [spec for spec in topologies if not _misfits(shape.topologies[spec.name])]
     listed = [str(variant) for variant in shape.variants]
     context.repeats(listed, ("variants",))
     idle = set()
     for index, variant in enumerate(listed):
         why = _never([inapplicable(variant, spec) for spec in topologies])
-        if why and variant not in idle:
+        if why and variant not in idle and right == [*topologies]:
             idle.add(variant)
             message = f"{variant} applies to no topology: {why}"
             help_ = "remove the variant, or add a topology that can run it"
             context.report("BC204", ("variants", index), message, help_)
-    for spec in topologies:
+    for spec in right:
         why = _never([inapplicable(variant, spec) for variant in listed])
         if why and not idle.issuperset(listed):  # else the variants are to blame, not this one
             message = f"no listed variant applies to the topology `{spec.name}`: {why}"

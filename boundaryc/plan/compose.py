@@ -86,7 +86,7 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     columns: list[Column] = []
     tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}
     few_rows: dict[str, int] = {}
-    for kind in _kinds(mesh, [name for name, why in reasons.items() if why is None]):
+    for kind in _kinds(problem.stack, mesh, reasons):
         small = {policy: _plan_column(problem, mesh, kind, policy, Order()) for policy in POLICIES}
         large = {policy: _large(problem, mesh, kind, policy, small[policy]) for policy in POLICIES}
         if small == large:
@@ -108,9 +108,10 @@ def _append(tables: dict[str, list[Table]], found: Mapping[str, Table]) -> None:
         tables[policy].append(table)
 
 
-def _kinds(mesh: Mesh, variants: Iterable[str]) -> Iterator[Column]:
-    for variant in variants:
-        for entry, _ in regime(variant, mesh).entries:
+def _kinds(stack: Stack, mesh: Mesh, reasons: Mapping[str, str | None]) -> Iterator[Column]:
+    """The kinds of batch of all variants that nothing speaks against."""
+    for variant in (name for name, why in reasons.items() if why is None):
+        for entry, _ in regime(variant, mesh, stack.entry).entries:
             for even in _evenness(mesh):
                 yield Column(variant, even, entry)
 
@@ -175,7 +176,7 @@ def _too_irregular(why: TooEntangledError) -> str:
 
 
 def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, order: Order) -> Table:
-    demands = regime(column.variant, mesh)
+    demands = regime(column.variant, mesh, problem.stack.entry)
     batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
     facts = {
         edge: edge_facts(

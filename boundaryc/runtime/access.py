@@ -18,6 +18,7 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import (
+    ANY,
     Access,
     Form,
     Move,
@@ -71,7 +72,9 @@ def written(hidden: Tensor, batch: Batch[Any, Any]) -> Tensor:
     """
     if not isinstance(hidden, Tensor):
         raise BoundaryError("an unfinished output is no residual; fold it instead")
-    return batch.stream.write(hidden)
+    residual = batch.stream.write(hidden)
+    batch.stream.at = ANY  # stages whose work the model did itself are not run
+    return residual
 
 
 def take_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:

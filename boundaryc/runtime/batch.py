@@ -26,7 +26,7 @@ from boundaryc.runtime.facts import (
 from boundaryc.runtime.members import Cut, Cutter, even_atoms, leaf_counts, shard_leaves
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.shards import ContextParallel, Sharding, shard_rows
-from boundaryc.runtime.stream import ResidualStream, StreamState
+from boundaryc.runtime.stream import ANY, ResidualStream, StreamState
 
 if TYPE_CHECKING:
     from boundaryc.runtime.exits import Exit
@@ -149,10 +149,14 @@ class Batch(Generic[GroupsT, RowsT]):
             raise KeyError(f"no capture {name!r} in this forward; there are: {known}")
         return self.captures[name]
 
-    def start(self, captures: tuple[str, ...]) -> None:
-        """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped."""
+    def start(self, captures: tuple[str, ...], at: int = ANY) -> None:
+        """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped.
+
+        ``at`` is the index of the stage that comes first.
+        """
         self.captures = {name: [] for name in captures}
         self.stream = ResidualStream(captured=self.captures)
+        self.stream.at = at
         self.exit = None
 
     def release(self) -> None:
@@ -190,9 +194,9 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
-    """Resolves batches of one stack on one rank."""
+    """Resolves batches of one stack on one rank; ``entry`` is what its file says of its input."""
 
-    __slots__ = ("_columns", "_cutter", "_groups", "_mesh", "_place", "_rows")
+    __slots__ = ("_columns", "_cutter", "_entry", "_groups", "_mesh", "_place", "_rows")
 
     def __init__(
         self,
@@ -201,11 +205,13 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         columns: tuple[Column, ...],
         groups: GroupsT,
         rows: Callable[[Cut], RowsT],
+        entry: Embeddings = "complete",
     ) -> None:
         self._mesh = mesh
         self._columns = columns
         self._groups = groups
         self._rows = rows
+        self._entry = entry
         self._cutter = Cutter(mesh, rank)
         axes = ("attn_dp", "attn_cp", "attn_tp")
         self._place = tuple(mesh.along(rank, axis) for axis in axes)
@@ -224,6 +230,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         """The batch of one forward; see `Stack.batch`."""
         rows = checked_rows(rows_per_dp, self._mesh.extent("attn_dp"))
         facts = BatchFacts(rows, padding, mode, sequence_parallel, cp, input_scattered, embeddings)
+        self._check_entry(facts)
         variant = facts.variant(self._mesh.extent("attn_cp"))
         group, part, _ = self._place
         padded, leaves, sharding = self._cut(facts, variant)
@@ -239,6 +246,19 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
             global_rows=sum(padded),
             cut=(sharding, group, part),
         )
+
+    def _check_entry(self, facts: BatchFacts) -> None:
+        """ValueError where a batch is entered in another way than its stack."""
+        if self._entry == "partial":
+            if facts.embeddings != "partial":
+                raise ValueError(
+                    f"embeddings is {facts.embeddings!r}; the input of this stack is declared "
+                    "`entry: partial`, so it always owes its sum"
+                )
+        elif facts.embeddings == "partial" and not facts.input_scattered:
+            raise ValueError(
+                "embeddings is 'partial'; only an input_scattered batch is entered with a sum owed"
+            )
 
     def _cut(
         self, facts: BatchFacts, variant: str

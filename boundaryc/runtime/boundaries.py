@@ -12,13 +12,13 @@ from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime.access import capture_output, complete_output, fold, written
+from boundaryc.runtime.access import capture_output, complete_output, fold
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import Form, OwedOutput, StreamState
+from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
 
 Prepare = Callable[..., Any]
 """``(hidden, batch, *read_params) -> input``: everything between two stages after the hand-off."""
@@ -75,10 +75,10 @@ LeavesT = TypeVar("LeavesT")
 class _Boundary(Generic[LeavesT]):
     """What all boundaries share: the tables of one stage and the parameters of one layer.
 
-    ``mark`` tells the ways in which stages leave their output apart; layers alike share it.
+    ``position`` is where the layer's stage is in the stack; without it no order is checked.
     """
 
-    __slots__ = ("_leave", "_prepare", "_read", "_resume", "_update", "mark")
+    __slots__ = ("_leave", "_position", "_prepare", "_read", "_resume", "_update")
 
     def __init__(
         self,
@@ -88,17 +88,29 @@ class _Boundary(Generic[LeavesT]):
         resume: Resumes = (),
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
+        position: Position | None = None,
     ) -> None:
         self._prepare = prepare
         self._leave = leave
         self._resume = resume
         self._read = read
         self._update = update
-        self.mark = id(leave)  # a number, since a trace cannot compare tuples of functions
+        self._position = position
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
-        return type(self)(self._prepare, self._leave, resume=self._resume, read=read, update=update)
+        return type(self)(
+            self._prepare,
+            self._leave,
+            resume=self._resume,
+            read=read,
+            update=update,
+            position=self._position,
+        )
+
+    def placed(self, position: Position) -> Self:
+        """This unbound boundary at one place of the stack."""
+        return type(self)(self._prepare, self._leave, resume=self._resume, position=position)
 
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""
@@ -122,13 +134,16 @@ class _MixerInput(_Boundary[LeavesT]):
         """The stage's input, from what the previous stage handed out: in the read's format.
 
         ``capture_output`` is given the updated residual on the producer's rows, after the sum, the
-        update and the read; before the first stage it is given the stack's input. The collector
+        update and the read; before the first stage it is given the stack's input, on the same rows
+        and complete, also where what enters still owes its sum. The collector
         ``captured_last_layer_outputs`` takes the same residual on the rows of the stage's input.
         ``post_residual_addition``, on the stack's rows, is added to the updated residual with a
         rounding of its own before the read; captures show the residual without it.
         """
+        stream = batch.stream
+        stream.reach(self._position)
         if (
-            batch.stream.form is _PLANNED
+            stream.form is _PLANNED
             and capture_output is None
             and captured_last_layer_outputs is None
             and post_residual_addition is None
@@ -157,11 +172,11 @@ class _MixerInput(_Boundary[LeavesT]):
         """Prepares and shows the residual that was read."""
         stream = batch.stream
         if capture is not None:
-            if stream.state is StreamState.INITIAL:
-                capture(_tensor(hidden), owned=False)
-                capture = None
-            else:
+            if stream.state is not StreamState.INITIAL:
                 hidden = complete_output(hidden, batch)
+            elif batch.facts.embeddings == "complete":
+                capture(_tensor(hidden), owned=False)
+                capture = None  # else what enters is complete only once it is the residual
         prepared = self._cross(hidden, batch)
         if capture is not None:
             resumed(self._resume, batch).producer.show(stream.residual, batch, capture)
@@ -193,7 +208,7 @@ class _MixerInput(_Boundary[LeavesT]):
         residual = fold(hidden, batch)
         if capture is not None:
             capture(residual, owned=own)
-        return written(add(extra, residual), batch)
+        return stream.write(add(extra, residual))
 
 
 class AttentionBoundary(_MixerInput[Leaves]):
@@ -203,8 +218,9 @@ class AttentionBoundary(_MixerInput[Leaves]):
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
         """Registers the stage's contribution; the model passes the result on."""
+        batch.stream.reach(self._position)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update)
-        batch.stream.left_by = self.mark
+        batch.stream.passed(self._position)
         return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
@@ -219,7 +235,7 @@ class MixerBoundary(_MixerInput[Exits]):
 
     def exit(self, batch: Batch[Any, Any]) -> MixerExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return MixerExit(self._leave[batch.plan], batch, self._update, self.mark)
+        return MixerExit(self._leave[batch.plan], batch, self._update, self._position)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""
@@ -233,13 +249,14 @@ class FfnBoundary(_Boundary[Exits]):
 
     def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """The stage's input, from what the previous stage handed out: in the read's format."""
+        batch.stream.reach(self._position)
         if batch.stream.form is _PLANNED:
             return self._prepare[batch.plan](hidden, batch, *self._read)
         return self._cross(hidden, batch)
 
     def exit(self, batch: Batch[Any, Any]) -> FfnExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return FfnExit(self._leave[batch.plan], batch, self._update, self.mark)
+        return FfnExit(self._leave[batch.plan], batch, self._update, self._position)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from boundaryc.runtime.stream import Move
+from boundaryc.runtime.stream import Form, Move
 
 
 class Capture(Protocol):
@@ -40,17 +40,20 @@ class AuxHiddenStateList(list[Tensor]):
 class CaptureMove:
     """How a residual gets to the rows on which it is captured; ``move`` None: it is there.
 
-    ``owned``: nothing else will write what is shown, because the move collects rows in new storage
-    or because everything that follows leaves the residual's storage alone.
+    ``owned``: the residual is new and everything that follows leaves its storage alone, as long as
+    the stack itself made it. ``allocates``: the move collects rows in storage of its own, whoever
+    made the residual. Either way nothing else will write what is shown.
     """
 
     move: Move | None = None
     owned: bool = False
+    allocates: bool = False
 
     def show(self, residual: Tensor, batch: Any, capture: Capture) -> None:
         """Moves ``residual`` and shows it. All ranks call this alike: a collective may run."""
         moved = residual if self.move is None else self.move(residual, batch)
-        capture(moved, owned=self.owned)
+        own = self.owned and batch.stream.form is not Form.WRITTEN  # else it may be the model's
+        capture(moved, owned=self.allocates or own)
 
 
 BORROWED = CaptureMove()

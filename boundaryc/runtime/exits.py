@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from torch import Tensor
 
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.stream import OwedOutput
+from boundaryc.runtime.stream import OwedOutput, Position
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
@@ -75,9 +75,9 @@ class Exit:
     __slots__ = (
         "_batch",
         "_decision",
-        "_mark",
         "_outer",
         "_phase",
+        "_position",
         "_update",
         "defer_moe_finalize",
         "fuse_mlp_allreduce",
@@ -90,9 +90,9 @@ class Exit:
         decision: ExitDecision,
         batch: Batch[Any, Any],
         update: tuple[Any, ...],
-        mark: int,
+        position: Position | None,
     ) -> None:
-        self._mark = mark
+        self._position = position
         self._decision = decision
         self._batch = batch
         self._update = update
@@ -150,9 +150,11 @@ class Exit:
         """
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
+        stream = self._batch.stream
+        stream.reach(self._position)
         self._phase = _Phase.FINISHED
         output = self._decision.leave(hidden, self._batch, *self._update)
-        self._batch.stream.left_by = self._mark
+        stream.passed(self._position)
         return output
 
 

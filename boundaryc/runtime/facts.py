@@ -6,7 +6,7 @@ the rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -86,14 +86,15 @@ class BatchFacts:
         ]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} contradict each other: a batch is one of them")
-        if self.embeddings == "partial" and not self.input_scattered:
-            raise ValueError(
-                "embeddings is 'partial'; only an input_scattered batch is entered with a sum owed"
-            )
 
 
 def checked_rows(rows_per_dp: Sequence[int], groups: int) -> tuple[int, ...]:
     """The row counts of ``groups`` attention DP groups. ValueError where they are none."""
+    if not isinstance(rows_per_dp, Iterable):
+        raise ValueError(
+            f"rows_per_dp is {rows_per_dp!r}; it must be a list with the rows of each of {groups} "
+            "attention DP group(s)"
+        )
     rows = tuple(rows_per_dp)
     if len(rows) != groups:
         raise ValueError(

@@ -117,7 +117,7 @@ layer): a stack of a thousand layers is no longer than one of four.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -134,7 +134,7 @@ from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import Form, OwedOutput, StreamState
+from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position, StreamState
 from boundaryc.runtime.trace import traced_by_environment
 
 LayerT = TypeVar("LayerT")
@@ -169,15 +169,22 @@ class Table(Generic[LayerT]):
             index -= count
         raise IndexError(f"the stack has {self.depth} layers")
 
-    def early_marks(self) -> frozenset[int]:
-        """The marks of boundaries by which the stack is not yet left."""
-        marks = [
-            getattr(layer, stage.name).mark
-            for _, layer in self.layers
-            if is_dataclass(layer)
-            for stage in fields(layer)
-        ]
-        return frozenset(marks) - frozenset(marks[-1:])
+    def stages_before(self, index: int) -> int:
+        """Number of stages in the layers before the one at ``index``; of all stages at `depth`."""
+        stages = 0
+        for count, layer in self.layers:
+            stages += min(count, index) * len(_stages(layer))
+            index -= min(count, index)
+        return stages
+
+    def placed(self, index: int) -> LayerT:
+        """The layer at ``index``, whose boundaries know where in the stack they are."""
+        layer, first = self.layer(index), self.stages_before(index)
+        boundaries = {
+            name: getattr(layer, name).placed(Position(at, f"`{name}` of layer {index}"))
+            for at, name in enumerate(_stages(layer), first)
+        }
+        return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
 
     def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
         """What ends a stack in column ``plan`` on a rank that has no rows there.
@@ -189,6 +196,11 @@ class Table(Generic[LayerT]):
         if isinstance(hidden, Tensor) and hidden.shape[0] == 0:
             return _take_nothing
         return self.norm[plan]
+
+
+def _stages(layer: object) -> tuple[str, ...]:
+    """The stages of a layer in their order; a layer class that is not generated has none."""
+    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
 
 
 def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
@@ -205,7 +217,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures.
+    file's captures, ``entry`` is what it says of the stack's input.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -214,6 +226,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
 
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
+    entry: Embeddings = "complete"
     stack_name: str = ""
     topology: str = ""
 
@@ -236,16 +249,22 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
         every = range(table.depth)
         layers = every if layers is None else layers
-        if layers.step != 1 or not layers or layers[0] not in every or layers[-1] not in every:
-            raise ValueError(f"layers must be consecutive ones of {every}, not {layers}")
+        if (
+            not isinstance(layers, range)
+            or layers.step != 1
+            or not layers
+            or layers[0] not in every
+            or layers[-1] not in every
+        ):
+            raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
         self.groups, self._check = self._connect(groups, check, about)
         self.policy = policy
         self.layers = layers
         self._table = table
-        self._early = table.early_marks()
+        self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._batches = BatchBuilder(
-            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type
+            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -258,7 +277,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             "topology": self.topology or module[-1],
             "manifest": self.manifest_hash,
             "policy": policy,
-            "layers": f"{layers.start}..{layers.stop - 1}",
+            # What is no range is refused once all ranks have said what they loaded.
+            "layers": f"{layers.start}..{layers.stop - 1}"
+            if isinstance(layers, range)
+            else repr(layers),
         }
 
     def _connect(
@@ -286,7 +308,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         sequence_parallel: bool = False,
         cp: ContextParallel | None = None,
         input_scattered: bool = False,
-        embeddings: Embeddings = "complete",
+        embeddings: Embeddings | None = None,
     ) -> Batch[GroupsT, RowsT]:
         """The batch of one forward, from facts equal on all ranks.
 
@@ -296,7 +318,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         from how many tokens on that pays is the engine's choice. ``cp`` cuts the tokens of a
         prefill over attention CP ranks if every request is long enough to give each a row; the
         batch has ordinary rows otherwise. ``input_scattered`` gives attention slices of the input;
-        then ``embeddings`` may be "partial", still owing the sum over attention TP ranks.
+        then ``embeddings`` may be "partial", still owing the sum over attention TP ranks. In a
+        stack whose file says ``entry: partial`` it always is; None is what the file says.
 
         TypeError for a missing fact, ValueError naming a wrong one or those that contradict each
         other, BoundaryError where the stack has no path for such a batch.
@@ -308,7 +331,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             sequence_parallel=sequence_parallel,
             cp=cp,
             input_scattered=input_scattered,
-            embeddings=embeddings,
+            embeddings=self.entry if embeddings is None else embeddings,
         )
 
     def layer(self, index: int) -> LayerT:
@@ -318,7 +341,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 f"layer {index} is not one of this stack's layers "
                 f"{self.layers.start}..{self.layers.stop - 1}"
             )
-        return self._table.layer(index)
+        return self._table.placed(index)
 
     # What the model may do with an output between two stages.
     complete_output = staticmethod(access.complete_output)
@@ -335,7 +358,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         """
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
-        batch.start(self.captures)
+        batch.start(self.captures, self._first)
 
     def norm(
         self,
@@ -357,7 +380,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         stream, table = batch.stream, self._table
         if stream.state is not StreamState.INITIAL:
             stream.check(hidden)
-            if stream.form is Form.PLANNED and stream.left_by in self._early:
+            if stream.at not in (ANY, self._end):
                 raise BoundaryError(
                     "the final norm follows the last stage of the stack; run all of its layers"
                 )

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from boundaryc.runtime.errors import BoundaryError
 
@@ -16,7 +17,20 @@ _FOREIGN = (
     "output does not belong to this residual stream; "
     "change layer outputs through boundary accessors"
 )
+_ENTERED = "the stack was entered already; its first stage is prepared once in a forward"
 _OCCUPIED = "a contribution is already pending; prepare the next stage before finishing another"
+
+
+ANY = -1
+"""The index of the next stage where it is not known, as after a model wrote the stream itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a stage is in its stack: how many come before it, and its name for people."""
+
+    index: int
+    name: str
 
 
 class StreamState(Enum):
@@ -107,7 +121,8 @@ class OwedOutput:
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
-    ``left_by`` is the mark of the boundary that left the last output, 0 where none did.
+    ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
+    names the stage before it.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. Every value handed to the model is taken back
@@ -116,10 +131,11 @@ class ResidualStream:
 
     __slots__ = (
         "access",
+        "at",
         "captured",
         "form",
         "handle",
-        "left_by",
+        "left",
         "params",
         "residual",
         "state",
@@ -133,7 +149,8 @@ class ResidualStream:
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
-    left_by: int
+    at: int
+    left: str
     captured: dict[str, list[Tensor]]
 
     def __init__(
@@ -147,8 +164,30 @@ class ResidualStream:
         self.value = None
         self.params = ()
         self.access = None
-        self.left_by = 0
+        self.at = ANY
+        self.left = ""
         self.captured = {} if captured is None else captured
+
+    def reach(self, position: Position | None) -> None:
+        """Sees that the stage at ``position`` is the one to enter or to leave now.
+
+        BoundaryError where it is not. A trace is not followed: layers alike share one, and it would
+        have to be made for each of them.
+        """
+        if position is None or is_compiling() or self.at in (position.index, ANY):
+            return
+        after = f"after {self.left}" if self.left else "first"
+        raise BoundaryError(
+            f"{position.name} does not come {after}; run the stages of all layers once and in order"
+        )
+
+    def passed(self, position: Position | None) -> None:
+        """Takes note that the stage at ``position`` has left its output."""
+        if position is None or is_compiling():
+            self.at = ANY
+            return
+        self.at = position.index + 1
+        self.left = position.name
 
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
@@ -156,7 +195,8 @@ class ResidualStream:
         BoundaryError where no stream was started for this forward, or it was entered before.
         """
         if self.state is not StreamState.INITIAL:
-            raise BoundaryError(_NOT_STARTED)
+            unstarted = self.state is StreamState.UNSTARTED
+            raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
         self.state = StreamState.WRITTEN
         return hidden
 

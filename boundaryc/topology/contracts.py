@@ -38,7 +38,8 @@ class Regime:
     ``rows`` are the rows on which the stack is entered and left, and ``attention_in`` those that
     attention takes. Every read runs on rows that are sharded at least over ``read_local``, and the
     residual rests on at least those. ``shards`` are atoms whose parts interleave tokens.
-    ``entries`` are the sums that the stack's input may still owe, by the name of that fact.
+    ``entries`` are the sums that the stack's input may still owe, by the name of that fact: a stack
+    declared ``entry: partial`` always owes its sum over attention TP.
     """
 
     variant: str
@@ -66,8 +67,8 @@ def inapplicable(variant: str, spec: TopologySpec, mesh: Mesh) -> str | None:
     return None
 
 
-def regime(variant: str, mesh: Mesh) -> Regime:
-    """The demands of a batch variant on this mesh."""
+def regime(variant: str, mesh: Mesh, entry: str = "complete") -> Regime:
+    """The demands of a batch variant on this mesh, in a stack whose file says ``entry``."""
     rows, heads, shards, local = mesh.mask("attn_dp"), mesh.mask("attn_tp"), 0, 0
     entries: tuple[tuple[str, int], ...] = (("complete", 0),)
     attention_in = rows
@@ -79,6 +80,8 @@ def regime(variant: str, mesh: Mesh) -> Regime:
     elif variant == INPUT_SCATTERED:
         attention_in = rows | heads
         entries = (*entries, ("partial", heads))
+    if entry == "partial":
+        entries = (("partial", heads),)
     return Regime(variant, rows, attention_in, local, shards, entries)
 
 

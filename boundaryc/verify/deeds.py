@@ -66,10 +66,7 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
             chosen = () if partial else _before_the_stack(rng)
         else:
             chosen = _after(plan.operations[stack.stage(producer).update], rng)
-        entering = _entering(rng)
-        if producer is None and partial:
-            entering = tuple(act for act in entering if act != "show")  # it would show the partial
-        acts[place] = (*chosen, *entering)
+        acts[place] = (*chosen, *_entering(rng))
         if "add" in chosen:
             extras[place] = some()
         if "write" in chosen or "add to written" in chosen:

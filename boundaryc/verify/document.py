@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boundaryc.api import plan
-from boundaryc.emit.build import build
+from boundaryc.emit.build import Build, build
 from boundaryc.verify.cells import Outcome
 from boundaryc.verify.matrix import Selection, matrix
 from boundaryc.verify.proof import Journal, Task, as_markdown, prove, summarise
@@ -36,6 +36,7 @@ class Proven:
     """One stack's outcomes, and the seconds spent on those that were not known before."""
 
     source: Path
+    stack: str
     outcomes: tuple[Outcome, ...]
     seconds: float
 
@@ -54,26 +55,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    proven = [_prove(file, options.journal, options.jobs, options.seed) for file in options.files]
+    builds = [one for file in options.files for one in build(file, Path("generated"))]
+    proven = [_prove(one, options.journal, options.jobs, options.seed) for one in builds]
     options.report.write_text(page(proven, options.seed))
     return 1 if any(stack.failures for stack in proven) else 0
 
 
-def _prove(file: Path, journal: Path, jobs: int, seed: int) -> Proven:
-    files = build(file, Path("generated")).output.files
+def _prove(made: Build, journal: Path, jobs: int, seed: int) -> Proven:
+    files = made.output.files
     version = hashlib.sha256(f"{seed}{sorted(files.items())}".encode()).hexdigest()
-    task, cells = Task(file, files, seed), list(matrix(plan(file), Selection()))
+    task = Task(made.source, made.name, files, seed)
+    cells = list(matrix(plan(made.stack), Selection()))
     book = Journal(journal, version)
     began = time.monotonic()
     outcomes = tuple(book.run(cells, lambda some: prove(task, some, jobs=jobs)))
-    return Proven(file, outcomes, time.monotonic() - began)
+    return Proven(made.source, made.name, outcomes, time.monotonic() - began)
 
 
 def page(proven: Sequence[Proven], seed: int) -> str:
     """The page that tells what was proven."""
     lines = [HEAD, f"Seed {seed}.", ""]
     for stack in proven:
-        lines += [f"## {stack.source.as_posix()}", ""]
+        lines += [f"## {stack.source.as_posix()}: {stack.stack}", ""]
         held = len(stack.outcomes) - stack.failures
         lines += [f"{held} of {len(stack.outcomes)} cells hold ({stack.seconds:.0f} s).", ""]
         lines += [*as_markdown(summarise(stack.outcomes)), ""]

@@ -19,15 +19,17 @@ Rendered = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a worker process needs to judge one stack: its file, its generated texts, the seed."""
+    """What a worker process needs to judge one stack of a file: its generated texts, the seed."""
 
     source: Path
+    stack: str
     files: Rendered
     seed: int
 
     def prover(self) -> Prover:
         """The stack, planned again, with the given texts imported."""
-        plan = plan_stack(load(self.source))
+        family = {stack.name: stack for stack in load(self.source).family}
+        plan = plan_stack(family[self.stack])
         return Prover(plan, import_package(self.files, plan.stack.name), seed=self.seed)
 
 

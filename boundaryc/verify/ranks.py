@@ -103,7 +103,7 @@ class RankProgram:
 
     def _embed(self) -> Tensor:
         """The stack's input; a partial one is this rank's share of the columns."""
-        start = self.scene.boundaries[self.scene.subject.plan.graph.walk[0][0]].start
+        start = self.scene.boundaries[self.scene.subject.plan.graph.edges()[0]].start
         held = self.scene.held(self.rank, start.rows)
         width = self.scene.subject.fixture.width
         hidden = torch.full((held.count, width), PAD, dtype=torch.float64)

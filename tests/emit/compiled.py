@@ -11,12 +11,18 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 MOE = ROOT / "examples/qwen3_moe/stack.yaml"
 WIDE = FIXTURES / "wide.yaml"
+DRAFTS = FIXTURES / "drafts.yaml"
 
 
 @cache
-def compiled(source: Path) -> Build:
-    """What ``source`` compiles to for the folder `generated` of the checkout."""
+def family(source: Path) -> tuple[Build, ...]:
+    """What the stacks of ``source`` compile to for the folder `generated` of the checkout."""
     return build(source, ROOT / "generated")
+
+
+def compiled(source: Path) -> Build:
+    """The same of the file's own stack."""
+    return family(source)[0]
 
 
 def function(text: str, name: str) -> str:

@@ -49,7 +49,7 @@ class Field:
             source.write_text(text, encoding="utf-8")
             for before, after in CHANGES:
                 text = text.replace(before, after)
-        self.outputs = [build(source, self.out).output for source in self.sources]
+        self.outputs = [build(source, self.out)[0].output for source in self.sources]
         self.trees = [
             {name: text.encode() for name, text in output.files.items()} for output in self.outputs
         ]

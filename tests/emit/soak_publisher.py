@@ -15,7 +15,7 @@ from boundaryc.emit.publish import publish
 
 def main(old: str, new: str, out: str) -> None:
     """Never returns."""
-    outputs = [build(Path(source), Path(out)).output for source in (new, old)]
+    outputs = [build(Path(source), Path(out))[0].output for source in (new, old)]
     sys.stdout.write("begin\n")
     sys.stdout.flush()
     for output in itertools.cycle(outputs):

@@ -65,7 +65,7 @@ def test_comments_and_order_do_not_matter(tmp_path: Path) -> None:
     text = MOE.read_text(encoding="utf-8").replace("\n", "\r\n")
     source.write_bytes(f"# another comment\r\n{text}".encode())
 
-    assert build(source, tmp_path / "generated").output.files == compiled(MOE).output.files
+    assert build(source, tmp_path / "generated")[0].output.files == compiled(MOE).output.files
 
 
 @pytest.mark.parametrize(

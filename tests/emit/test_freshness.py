@@ -166,7 +166,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     build = building.build
 
-    def watched(path: Path, out: Path) -> building.Build:
+    def watched(path: Path, out: Path) -> tuple[building.Build, ...]:
         found.append(path)
         return build(path, out)
 

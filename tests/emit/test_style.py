@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emit.compiled import MOE, ROOT, WIDE, compiled
+from tests.emit.compiled import DRAFTS, MOE, ROOT, WIDE, family
 from tests.verify.subjects import compiled as in_memory
 from tests.verify.test_operations import STACKS, text
 
@@ -17,7 +17,7 @@ from tests.verify.test_operations import STACKS, text
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both stacks as files, and those that have every construct of the language."""
     folder = tmp_path_factory.mktemp("style") / "generated"
-    outputs = [compiled(source).output for source in (MOE, WIDE)]
+    outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
     for stack, files in trees.items():

@@ -146,7 +146,14 @@ def test_a_block_ends_with_its_last_value() -> None:
     [
         ("none.yaml", "BC009", "check the path and its permissions"),
         ("latin.yaml/x", "BC009", "check the path and its permissions"),
-        ("nul\0.yaml", "BC009", "check the path and its permissions"),
+        ("nul\0.yaml", "BC009", "rename it; generated files say in one line where they come from"),
+        ("a\nb.yaml", "BC009", "rename it; generated files say in one line where they come from"),
+        ("\udcff.yaml", "BC009", "rename it; generated files say in one line where they come from"),
+        (
+            "a\u2028b.yaml",
+            "BC009",
+            "rename it; generated files say in one line where they come from",
+        ),
         ("x" * 5000, "BC009", "check the path and its permissions"),
         ("loop.yaml", "BC009", "check the path and its permissions"),
         (".", "BC009", "name the file in it, like stack.yaml"),

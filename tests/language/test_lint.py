@@ -14,6 +14,7 @@ READ = (
     "operations: {peek: {role: read, call: m:f, FACTS}}\n"
     "stages:\n  attention: {kind: attention, read: peek}\n  mlp: {kind: ffn}\n"
 )
+DRAFT = "drafts: {d: {layers: {count: 1, default: [attention, mlp]}, "
 
 
 def _lint(fragment: str) -> list[tuple[str, int, int]]:
@@ -53,6 +54,12 @@ def _lint(fragment: str) -> list[tuple[str, int, int]]:
         ("variants: [sequence_parallel, ordinary]\ntopologies: {t: {tp: 4}, one: {tp: 1}}\n",
          ("BC605", 1, 12)),
         ("topologies: {t: {tp: 4, attn_cp: 2}}\n", ("BC606", 1, 34)),
+        (DRAFT + "stages: {mlp: {kind: ffn, update: {scaled_add: 1}}}}}\n", ("BC601", 1, 87)),
+        (
+            "topologies: {t: {tp: 4, dense_tp: 1}}\npolicy: {auto: ar}\n" + DRAFT
+            + "policy: {auto: rs}}}\n",
+            ("BC602", 3, 76),
+        ),
     ],
 )  # fmt: skip
 def test_what_is_reported(fragment: str, place: tuple[str, int, int]) -> None:
@@ -75,6 +82,9 @@ def test_what_is_reported(fragment: str, place: tuple[str, int, int]) -> None:
         "topologies: {t: {tp: 4, dense_tp: tp, attn_dp: 1}}\n",
         "topologies: {t: {tp: 4}, u: {tp: 4, link: {latency_us: 3}}}\n",
         "topologies: {t: {tp: 4, attn_cp: 2}}\nvariants: [ordinary, context_parallel]\n",
+        "topologies: {t: {tp: 4, moe: {ep: 2}, dense_tp: 1}}\npolicy: {auto: rs}\n"
+        + DRAFT
+        + "stages: {mlp: {kind: ffn, sparse: true}}}}\n",
         "layers: {count: 3, default: [attention, mlp], at: {1: [mlp, attention]}}\n",
         "layers: {pattern: AB, stages: {A: [attention, mlp], B: [attention, mlp]}}\n",
         READ.replace("FACTS", "read_local: [attn_tp]"),

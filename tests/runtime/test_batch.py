@@ -55,6 +55,7 @@ def test_a_missing_fact_is_a_type_error(fact: str) -> None:
         ("rows_per_dp", [3, -1], r"rows_per_dp holds a negative row count: \(3, -1\)"),
         ("rows_per_dp", [3, 1.5], "rows_per_dp holds row counts"),
         ("rows_per_dp", [3, True], "rows_per_dp holds row counts"),
+        ("rows_per_dp", 8, "rows_per_dp is 8; it must be a list with the rows of each of 2 atten"),
         ("padding", "max", "padding is 'max'; it must be one of sum_len, max_len, unpadded"),
         ("mode", "extend", "mode is 'extend'; it must be one of prefill, decode"),
         ("sequence_parallel", 1, "sequence_parallel is 1; it must be True or False"),

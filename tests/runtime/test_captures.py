@@ -125,7 +125,7 @@ def test_a_capture_move_that_gathers_is_owned() -> None:
     """The gathered rows are new storage: kept without a copy."""
     case = Case()
     aux = Watching(case)
-    boundary = moved(case, CaptureMove(gather, owned=True), "producer")
+    boundary = moved(case, CaptureMove(gather, allocates=True), "producer")
 
     boundary.prepare(case.owed(), case.batch, capture_output=aux.capture)
 
@@ -151,11 +151,46 @@ def test_a_residual_that_the_next_stage_leaves_alone_is_owned() -> None:
     assert aux[0].eq(5).all()
 
 
+@pytest.mark.parametrize("where", ["producer", "input"])
+@pytest.mark.parametrize("way", ["fold", "written"])
+def test_a_residual_that_the_model_wrote_is_borrowed(where: str, way: str) -> None:
+    """The model holds that tensor: no certificate of the stack speaks for it."""
+    case = Case()
+    aux = Watching(case)
+    boundary = moved(case, CaptureMove(owned=True), where)
+    hidden = case.stack.fold(case.owed(), case.batch)
+    if way == "written":
+        hidden = case.stack.written(filled(5), case.batch)
+    asked: dict[str, Any] = {"capture_output": aux.capture}
+    if where == "input":
+        asked = {"captured_last_layer_outputs": aux}
+
+    boundary.prepare(hidden, case.batch, **asked)
+
+    assert aux.owned == [False]
+    hidden.zero_()
+    assert aux[0].eq(5).all()
+
+
+def test_gathered_rows_of_what_the_model_wrote_are_owned() -> None:
+    """They are in storage of their own, whoever wrote the residual."""
+    case = Case()
+    aux = Watching(case)
+    boundary = moved(case, CaptureMove(gather, allocates=True), "producer")
+    hidden = case.stack.written(filled(5), case.batch)
+
+    boundary.prepare(hidden, case.batch, capture_output=aux.capture)
+    hidden.zero_()
+
+    assert aux.owned == [True]
+    assert aux[0].eq(5).all()
+
+
 def test_a_collector_of_last_layer_outputs_takes_the_inputs_rows() -> None:
     """The same updated residual, after the stage's own gather; the main sum is not touched."""
     case = Case()
     aux = Watching(case)
-    boundary = moved(case, CaptureMove(gather, owned=True), "input")
+    boundary = moved(case, CaptureMove(gather, allocates=True), "input")
 
     prepared = boundary.prepare(case.owed(), case.batch, captured_last_layer_outputs=aux)
 
@@ -178,6 +213,25 @@ def test_at_the_entry_the_input_is_captured_before_enter() -> None:
     assert case.log == ["capture", "norm"]
     assert aux.owned == [False]
     assert aux.storage[0] is hidden
+
+
+def test_a_partial_input_is_captured_complete() -> None:
+    """IS-1: what enters still owes its sum; it is shown once the boundary has summed it."""
+    case = Case()
+    object.__setattr__(case.batch.facts, "embeddings", "partial")
+    aux = Watching(case)
+
+    def entered(hidden: Any, batch: Any, norm: Any) -> Any:
+        batch.stream.residual = batch.stream.enter(hidden) * 2
+        return batch.stream.residual
+
+    boundary = AttentionBoundary((entered,), (doubling.leave,), resume=(Resume(entered),)).bind(
+        case.norm
+    )
+
+    assert boundary.prepare(filled(1), case.batch, capture_output=aux.capture).eq(2).all()
+    assert aux[0].eq(2).all()
+    assert aux.owned == [False]
 
 
 @pytest.mark.parametrize("state", ["completed", "written", "complete"])

@@ -60,7 +60,7 @@ def test_nothing_runs_before_start() -> None:
     for call in ("enter", "take", "owe", "pend", "keep"):
         with pytest.raises(BoundaryError, match=NOT_STARTED):
             getattr(ResidualStream(StreamState.UNSTARTED), call)(x)
-    with pytest.raises(BoundaryError, match=NOT_STARTED):
+    with pytest.raises(BoundaryError, match="its first stage is prepared once in a forward"):
         written().enter(x)
     with pytest.raises(BoundaryError, match=NOT_STARTED):
         ResidualStream().owe(x)

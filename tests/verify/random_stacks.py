@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from boundaryc.emit.diagnose import planned
+from boundaryc.emit.diagnose import planned_family
 from boundaryc.emit.files import Origin
 from boundaryc.emit.output import emit
 from boundaryc.language import BoundarycError, loads, render
@@ -56,11 +56,18 @@ def judge(case: Case, tally: Tally) -> None:
     """Takes a case all the way; raises whatever is wrong with it and adds to ``tally``."""
     try:
         stack = loads(case.text, "sample.yaml")
-        plan = planned(stack, {"sample.yaml": case.text})
+        plans = planned_family(stack, {"sample.yaml": case.text})
     except BoundarycError as error:
         tally.codes[_first_code(error, case)] += 1
         return
     draw = random.Random(case.seed)
+    for plan in plans:
+        _judge_plan(plan, case, draw, tally)
+    tally.accepted += 1
+
+
+def _judge_plan(plan: StackPlan, case: Case, draw: random.Random, tally: Tally) -> None:
+    """One stack of an accepted file: its plans on provenance, its code on simulated ranks."""
     tally.plans += _check_plans(plan, draw)
     files = emit(plan, ORIGIN).files
     package = import_package(files, "sample")
@@ -73,7 +80,6 @@ def judge(case: Case, tally: Tally) -> None:
             tally.cells += 1
     finally:
         forget(package)
-    tally.accepted += 1
 
 
 def _first_code(error: BoundarycError, case: Case) -> str:

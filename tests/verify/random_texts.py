@@ -60,6 +60,7 @@ def cases(draw: Draw) -> Case:
     width = draw(st.sampled_from((64, 64, 96, 4096)))
     stages = [f"  {name}: {_stage(draw, kinds[name], operations, width)}" for name in used]
     topologies, able = _topologies(draw, {kinds[name] for name in used})
+    drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width)
     lines = [
         "boundaryc: 1",
         "stack: sample",
@@ -72,6 +73,7 @@ def cases(draw: Draw) -> Case:
         f"variants: [{', '.join(_variants(draw, able))}]",
         *_operations(operations),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
+        *drafts,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
@@ -120,6 +122,22 @@ def _quantization(draw: Draw, width: int) -> str:
         form = draw(st.sampled_from(("fp8", "int8")))
     keep = ", keep: true" if draw(st.booleans()) else ""
     return f"{{format: {form}, scale: {scale}{keep}}}"
+
+
+def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width: int) -> list[str]:
+    """In one case of four a draft of the stack's stages, one of which it may replace."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=2))
+    (form,) = _layers(draw, layers)
+    words = [form]
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(sorted({name for layer in layers for name in layer})))
+        words.append(f"stages: {{{name}: {_stage(draw, kinds[name], operations, width)}}}")
+    words.append(f"entry: {draw(st.sampled_from(('complete', 'partial')))}")
+    if draw(st.booleans()):
+        words.append(f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}")
+    return [f"drafts: {{next: {{{', '.join(words)}}}}}"]
 
 
 def _operation(draw: Draw, name: str) -> str:

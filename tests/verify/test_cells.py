@@ -35,7 +35,7 @@ def _one_thread() -> Iterator[None]:
 def _published(name: str) -> tuple[Prover, StackPlan]:
     """The code of an example as it is published."""
     source, out = ROOT / "examples" / name / "stack.yaml", ROOT / "generated"
-    files = {path: (out / name / path).read_text() for path in build(source, out).output.files}
+    files = {path: (out / name / path).read_text() for path in build(source, out)[0].output.files}
     planned = plan(source)
     return Prover(planned, import_package(files, name)), planned
 
@@ -137,7 +137,7 @@ def test_journal_resumes_and_forgets_other_texts(tmp_path: Path) -> None:
 def test_processes_agree_with_one(tmp_path: Path) -> None:
     source = tmp_path / "stack.yaml"
     source.write_text(TP4)
-    task = Task(source, build(source, tmp_path / "out").output.files, 0)
+    task = Task(source, "sample", build(source, tmp_path / "out")[0].output.files, 0)
     cells = list(matrix(plan(source), Selection(policies=("ar", "rs"), paddings=("sum_len",))))
 
     assert list(prove(task, cells, jobs=2)) == list(prove(task, cells))

@@ -51,7 +51,7 @@ def _sample(cells: list[Cell], ranks: dict[str, int]) -> list[Cell]:
 @pytest.mark.parametrize("name", STACKS)
 def test_a_sample_of_the_matrix_holds(name: str, tmp_path: Path) -> None:
     """30 topologies up to 64 ranks, all variants; `make prove` runs every cell."""
-    built = build(MATRIX / f"{name}.yaml", tmp_path)
+    built = build(MATRIX / f"{name}.yaml", tmp_path)[0]
     plan = plan_stack(built.stack)
     ranks = {topology.spec.name: topology.spec.tp for topology in plan.topologies}
     assert len(ranks) == 30
@@ -83,7 +83,7 @@ def _built(tmp_path: Path, topologies: str, variants: str) -> Build:
         "layers: {count: 2, default: [attention, mlp]}\n"
         f"topologies: {topologies}\nvariants: [{variants}]\n"
     )
-    return build(source, tmp_path / "out")
+    return build(source, tmp_path / "out")[0]
 
 
 def test_a_variant_that_applies_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_manifest_hash_follows_what_a_topology_runs(tmp_path: Path) -> None:
         (tmp_path / "stack.yaml").write_text(
             (tmp_path / "stack.yaml").read_text().replace("1.0e-6", eps)
         )
-        built = build(tmp_path / "stack.yaml", tmp_path / "out")
+        built = build(tmp_path / "stack.yaml", tmp_path / "out")[0]
         package = import_package(built.output.files, "sample")
         try:
             groups = SimulatedGroups(World[None](2), 0)
@@ -191,7 +191,7 @@ def _deep(tmp_path: Path, count: int) -> dict[str, str]:
     text = (MATRIX / "dense.yaml").read_text().replace("count: 4", f"count: {count}")
     source = tmp_path / "deep.yaml"
     source.write_text(text)
-    return dict(build(source, tmp_path / "out").output.files)
+    return dict(build(source, tmp_path / "out")[0].output.files)
 
 
 def _body(text: str) -> str:
