@@ -23,6 +23,9 @@ from boundaryc.topology.contracts import regime
 FINAL_READ = "norm"
 """How the end of a stack reads the residual."""
 
+OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
+"""What is in the name of a generated function, and of nothing that is imported."""
+
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
@@ -91,13 +94,14 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
     taken |= {param for op in outside.values() for param in op.params}
+    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
     names: dict[str, str] = {}
     for name, call in calls.items():
         function = call.partition(":")[2]
         others = {other.partition(":")[2] for other in calls.values() if other != call}
         clashes = function in taken or function in others
-        clashes |= any(part in f"_{function}_" for part in ("_to_", "_leave_", "_reduce_"))
+        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
         clashes |= function.startswith(("complete_over_", "fold", "spread_to_"))
         names[name] = f"{name}_operation" if clashes else function
     return names
@@ -189,7 +193,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
-    calls = replace(calls, kept=_leaves_alone(boundary, update, read))
+    calls = replace(calls, kept=_leaves_alone(boundary, update, read), additive=stage.additive)
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]

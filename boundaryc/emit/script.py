@@ -7,6 +7,7 @@ from enum import Enum
 
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
+from boundaryc.language.model import Additive
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.state import Phase
@@ -37,6 +38,7 @@ class Calls:
     ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
     needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
     ``names`` are the names under which operations from outside are imported, by operation name.
+    ``additive`` are the replicated terms of the producer's output.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards.
     """
@@ -53,6 +55,7 @@ class Calls:
     carried: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
     kept: bool = False
+    additive: tuple[Additive, ...] = ()
 
     @property
     def params(self) -> tuple[str, ...]:

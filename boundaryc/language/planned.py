@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "additive": ("stage.additive",),
         "drafts": ("stack.drafts",),
         "quantize": ("stage.quantize",),
         # named only

@@ -193,9 +193,16 @@ class AttentionBoundary(_MixerInput[Leaves]):
 
     __slots__ = ()
 
-    def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
-        """Registers the stage's contribution; the model passes the result on."""
-        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update)
+    def finish(
+        self, hidden: Tensor, batch: Batch[Any, Any], /, **terms: Tensor
+    ) -> Tensor | OwedOutput:
+        """Registers the stage's contribution; the model passes the result on.
+
+        ``terms`` are the additive terms that the stage declares, by name, whole on every rank:
+        [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
+        or an unknown one.
+        """
+        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
         batch.stream.left_by = self.mark
         return output
 

@@ -93,6 +93,8 @@ def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[T
     output = torch.cat([fixture.contribution(place, x, mixes=mixes) for x in requests])
     if stage.reduction == "local_tail":
         output = output + fixture.tail(place, torch.cat(list(requests)))
+    for term in fixture.terms(place, stage, torch.cat(list(requests))).values():
+        output = output + term
     return output
 
 
