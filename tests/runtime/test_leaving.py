@@ -6,6 +6,7 @@ show that line of the behaviours the reference system pins down.
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable
@@ -201,3 +202,21 @@ def test_an_output_written_at_its_producer_is_taken_on_the_stacks_rows() -> None
     case.residual()
     hidden = case.stream.keep(filled(8), doubling.Access(fold=lambda value, batch: value[:1]))
     assert case.stack.take_output(hidden, case.batch).tolist() == [[8.0] * 4]
+
+
+def test_r36_a_copied_batch_has_no_stream() -> None:
+    """The copy is started by itself, and what it does is not seen by the batch it came from."""
+    case = Case()
+    hidden = case.owed()
+    other = copy.copy(case.batch)
+
+    assert other.stream.state is StreamState.UNSTARTED
+    assert (other.facts, other.plan, other.local_rows) == (case.batch.facts, 0, 2)
+    with pytest.raises(BoundaryError, match=NOT_STARTED):
+        ATTENTION.bind(case.norm).prepare(hidden, other)
+    case.stack.start(other)
+    other.stream.residual = other.stream.enter(filled(50))
+    other.stream.capture("aux", other.stream.residual)
+    assert case.batch.captured("aux") == []
+    assert case.stack.norm(hidden, case.batch, case.norm).eq(10).all()
+    assert other.stream.residual.eq(50).all()
