@@ -192,6 +192,7 @@ def _fact(name: str) -> Edits:
 
 
 REJECTED: dict[str, Edits] = {
+    "additive": _of_stage("«additive: 1"),
     "before_gather": _of_stage("«before_gather: [attn_dp]"),
     "captures": _key("captures"),
     "drafts": _key("drafts"),
