@@ -193,7 +193,9 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
-    calls = replace(calls, kept=_leaves_alone(boundary, update, read), additive=stage.additive)
+    following = plan.operations[target.update] if target else None
+    kept = _leaves_alone(boundary, update, read, following)
+    calls = replace(calls, kept=kept, additive=stage.additive)
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]
@@ -202,14 +204,18 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     return replace(calls, carried=calls.params) if waits else calls
 
 
-def _leaves_alone(boundary: Boundary, update: Operation, read: Operation) -> bool:
+def _leaves_alone(
+    boundary: Boundary, update: Operation, read: Operation, following: Operation | None
+) -> bool:
     """Whether the residual that was read is new and nothing writes it: the certificate.
 
-    It is what a built-in update made, not what a model or a collective handed over, and the
-    built-in read returned something else.
+    It is what a built-in update made, not what a model or a collective handed over, the built-in
+    read returned something else, and the update that is next given it, ``following``, is no
+    function from outside, which may write over it.
     """
     joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
-    return update.call is None and not joins and read.facts.plain_norm
+    alone = following is None or following.call is None
+    return update.call is None and not joins and read.facts.plain_norm and alone
 
 
 def _how(boundary: Boundary) -> str:

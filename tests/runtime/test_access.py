@@ -73,6 +73,21 @@ def test_r05_a_sum_completed_by_hand_is_not_done_again() -> None:
     assert case.log == ["sum", "norm"]
 
 
+@pytest.mark.parametrize("form", ["planned", "completed", "written"])
+@pytest.mark.parametrize("boundary", [ATTENTION, doubling.MIXER, FFN])
+def test_prepare_returns_what_the_read_makes(boundary: Any, form: str) -> None:
+    """Twice the residual of 5s, whatever the stream was like, and not the residual."""
+    case = Case()
+    hidden: Any = case.owed()
+    if form == "completed":
+        hidden = case.stack.complete_output(hidden, case.batch)
+    if form == "written":
+        hidden = case.stack.fold(hidden, case.batch)
+
+    assert boundary.bind(case.norm).prepare(hidden, case.batch).eq(10).all()
+    assert case.stream.residual.eq(5).all()
+
+
 def test_r08_a_snapshot_sums_a_copy() -> None:
     """5s; the value stays 1s, the residual 3s, and the sum is still owed."""
     case = Case()
