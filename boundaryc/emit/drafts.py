@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
+from boundaryc.emit.additive import Shares, added_before, keywords, told_before
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
-from boundaryc.emit.layout_text import bracketed, broken, indented
+from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, Collective, How, Script, Writer
 from boundaryc.emit.statements import body
@@ -57,11 +58,13 @@ class ExitDraft:
     reduce: Draft
     leave: Draft
     adds_tail: Draft | None = None
+    before_sum: Draft | None = None
+    after_sum: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names, in the order in which they run."""
-        tail = (self.adds_tail,) if self.adds_tail else ()
-        return (self.reduce, *tail, self.leave)
+        found = (self.before_sum, self.reduce, self.adds_tail, self.after_sum, self.leave)
+        return tuple(function for function in found if function)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -98,12 +101,18 @@ def draft(
     if boundary.edge.producer == ENTRY:
         return Drafts(prepare)
     if not scoped:
-        return Drafts(prepare, leave=_leave(boundary, scope, calls, before))
+        shares = Shares(calls.additive, boundary.start.owes, inside=False)
+        return Drafts(prepare, leave=_leave(boundary, scope, calls, before, shares))
     exit_ = _exit(boundary, scope, calls, before)
     if tail and (exit_.fuse or exit_.scatter):
         # The sum is never the next stage's: the boundary completes it before the hand-off.
         adds = _adds_tail(boundary.edge.producer, scope, boundary.start.owes)
         exit_ = replace(exit_, fuse=False, scatter=True, adds_tail=adds)
+    if calls.additive:
+        inside = bool(boundary.start.owes) and not (exit_.fuse or exit_.scatter)
+        shares = Shares(calls.additive, boundary.start.owes, inside)
+        exit_ = replace(exit_, before_sum=_before_sum(boundary, scope, shares))
+        exit_ = replace(exit_, after_sum=_after_sum(boundary, shares))
     return Drafts(prepare, exit=exit_)
 
 
@@ -169,7 +178,14 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     )
 
 
-def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
+def _leave(
+    boundary: Boundary,
+    scope: Scope,
+    calls: Calls,
+    sequence: tuple[Step, ...],
+    shares: Shares | None = None,
+) -> Draft:
+    """The end of a stage; one without an exit is given ``shares`` and adds its terms as well."""
     script = Writer(scope, calls, at_producer=True).write(sequence)
     state = handed_off(boundary)
     carried = ""
@@ -184,12 +200,21 @@ def _leave(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step,
     else:
         last, returns = f"return stream.pend(hidden{carried})", "Tensor"
     needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if calls.params else set())
+    added: list[str] = []
+    told: tuple[str, ...] = ()
+    if shares and shares.terms:
+        added = added_before(shares, scope)
+        told = ("", *wrapped("", told_before(shares, scope), indent=4))
     return Draft(
         base=f"{boundary.edge.producer}_leave",
-        params=("hidden: Tensor", "batch: Batch", *(f"{name}: Any" for name in calls.params)),
+        params=(
+            *("hidden: Tensor", "batch: Batch"),
+            *(f"{name}: Any" for name in calls.params),
+            *(keywords(shares.terms) if shares else ()),
+        ),
         returns=returns,
-        doc=_leave_doc(boundary, scope.mesh, script, state),
-        body=body([*script.lines, last]),
+        doc=(*_leave_doc(boundary, scope.mesh, script, state), *told),
+        body=body([*added, *script.lines, last]),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(needs),
@@ -276,6 +301,31 @@ def _adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
         returns="bool",
         doc=(f"One rank of {group} adds what all of them hold whole to its partial.",),
         body=(f"return batch.groups.{group}.rank == 0",),
+    )
+
+
+def _before_sum(boundary: Boundary, scope: Scope, shares: Shares) -> Draft:
+    doc = told_before(shares, scope) or "Nothing is added before the sum."
+    lines = added_before(shares, scope)
+    return _added(f"{boundary.edge.producer}_before_sum", doc, lines, shares)
+
+
+def _after_sum(boundary: Boundary, shares: Shares) -> Draft:
+    names = shares.after
+    doc = "Nothing is added after the sum."
+    if names:
+        doc = f"Every rank adds {listed(names)} to the complete sum."
+    lines = [f"hidden = hidden + {name}" for name in names]
+    return _added(f"{boundary.edge.producer}_after_sum", doc, lines, shares)
+
+
+def _added(base: str, doc: str, lines: list[str], shares: Shares) -> Draft:
+    return Draft(
+        base=base,
+        params=("hidden: Tensor", "batch: Batch", *keywords(shares.terms)),
+        returns="Tensor",
+        doc=wrapped("", doc, indent=8),
+        body=body(lines, result="hidden"),
     )
 
 

@@ -23,6 +23,9 @@ from boundaryc.topology.contracts import regime
 FINAL_READ = "norm"
 """How the end of a stack reads the residual."""
 
+OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
+"""What is in the name of a generated function, and of nothing that is imported."""
+
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
@@ -92,13 +95,14 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
     taken |= {param for op in outside.values() for param in op.params}
+    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
     names: dict[str, str] = {}
     for name, call in calls.items():
         function = call.partition(":")[2]
         others = {other.partition(":")[2] for other in calls.values() if other != call}
         clashes = function in taken or function in others
-        clashes |= any(part in f"_{function}_" for part in ("_to_", "_leave_", "_reduce_"))
+        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
         clashes |= function.startswith(("complete_over_", "fold", "spread_to_"))
         names[name] = f"{name}_operation" if clashes else function
     return names
@@ -209,7 +213,9 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
-    calls = replace(calls, kept=_leaves_alone(boundary, update, read))
+    following = plan.operations[target.update] if target else None
+    kept = _leaves_alone(boundary, update, read, following)
+    calls = replace(calls, kept=kept, additive=stage.additive)
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]
@@ -218,14 +224,18 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     return replace(calls, carried=calls.params) if waits else calls
 
 
-def _leaves_alone(boundary: Boundary, update: Operation, read: Operation) -> bool:
+def _leaves_alone(
+    boundary: Boundary, update: Operation, read: Operation, following: Operation | None
+) -> bool:
     """Whether the residual that was read is new and nothing writes it: the certificate.
 
-    It is what a built-in update made, not what a model or a collective handed over, and the
-    built-in read returned something else.
+    It is what a built-in update made, not what a model or a collective handed over, the built-in
+    read returned something else, and the update that is next given it, ``following``, is no
+    function from outside, which may write over it.
     """
     joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
-    return update.call is None and not joins and read.facts.plain_norm
+    alone = following is None or following.call is None
+    return update.call is None and not joins and read.facts.plain_norm and alone
 
 
 def _how(boundary: Boundary) -> str:

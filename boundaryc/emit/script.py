@@ -8,7 +8,7 @@ from enum import Enum
 from boundaryc.emit import quantized
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
-from boundaryc.language.model import Quantize
+from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.state import Phase
@@ -42,6 +42,7 @@ class Calls:
     ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
     needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
     ``names`` are the names under which operations from outside are imported, by operation name.
+    ``additive`` are the replicated terms of the producer's output.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read.
@@ -60,6 +61,7 @@ class Calls:
     captures: tuple[str, ...] = ()
     kept: bool = False
     quantize: Quantize | None = None
+    additive: tuple[Additive, ...] = ()
 
     @property
     def params(self) -> tuple[str, ...]:

@@ -72,14 +72,18 @@ def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> Itera
 
 def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
     reduce, leave = known.functions[draft.reduce.key], known.functions[draft.leave.key]
-    tail = draft.adds_tail
+    others = {
+        "adds_tail": draft.adds_tail,
+        "before_sum": draft.before_sum,
+        "after_sum": draft.after_sum,
+    }
     return (
         f"{name} = ExitDecision(",
         f"    fuse_mlp_allreduce={draft.fuse},",
         f"    mlp_reduce_scatter={draft.scatter},",
         f"    reduce={reduce.name},",
         f"    leave={leave.name},",
-        *((f"    adds_tail={known.functions[tail.key].name},",) if tail else ()),
+        *(f"    {field}={known.functions[one.key].name}," for field, one in others.items() if one),
         ")",
     )
 

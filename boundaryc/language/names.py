@@ -37,6 +37,10 @@ _MODULES = frozenset(
     | {"topologies", "torch", "triton"}
 )
 
+_LOCALS = frozenset(
+    {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
+)
+
 RESERVED = {
     "stack": _DEVICES | _MODULES,
     "topology": _DEVICES | _MODULES | {"layers"},
@@ -49,12 +53,10 @@ RESERVED = {
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
         | {"scale", "scaled_add"}
     ),
-    "param": frozenset(
-        {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
-    ),
+    "param": _LOCALS,
     "capture": frozenset(),
     "draft": frozenset(),
-    "additive": frozenset(),
+    "additive": _LOCALS | {"add", "add_rms_norm", "join", "output_norm", "rms_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""
 

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "additive": ("stage.additive",),
         # named only
         "branch": ("stack.branch",),
         "defer": ("stage.defer",),

@@ -121,16 +121,26 @@ def resolve_quantize(
 
 
 def resolve_additive(
-    entry: StageShape, reduction: Reduction, path: Path, context: Context
+    entry: StageShape, reduction: Reduction, operations: Operations, path: Path, context: Context
 ) -> tuple[Additive, ...]:
-    """The replicated terms by name, each with a multiplicity that the stage's compute can keep."""
+    """The replicated terms by name, each with a multiplicity that the stage's compute can keep.
+
+    The end of a stage takes them by keyword, beside the params of its update and its transform.
+    """
     path = (*path, "additive")
     if entry.additive and reduction == "local_tail":
         message = "a stage with `reduction: local_tail` adds its replicated part itself"
         help_ = "remove `additive`, or the reduction"
         context.report("BC213", path, message, help_, key=True)
+    named = (entry.update, entry.transform)
+    own = [operations[name] for name in named if isinstance(name, str) and name in operations]
     for name, word in sorted(entry.additive.items()):
         context.name("additive", name, (*path, name))
+        for declared in own:
+            if name in declared.params:
+                message = f"`{name}` is a param of this stage's {declared.role} already"
+                help_ = f"choose another name, like `{name}_term`"
+                context.report("BC213", (*path, name), message, help_, key=True)
         if word == "after_sum" and reduction == "partial":
             message = f"`{name}` cannot be added after the sum: a partial stage never sums"
             help_ = "write `rank0` or `divided`"

@@ -101,7 +101,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         needs_every_row=frozenset(entry.needs_every_row),
         quantize=resolve_quantize(entry, shape, path, context),
         post_addition=entry.post_addition,
-        additive=resolve_additive(entry, reduction, path, context),
+        additive=resolve_additive(entry, reduction, operations, path, context),
     )
 
 

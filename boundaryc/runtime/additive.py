@@ -1,6 +1,7 @@
 """Terms that every rank holds whole and that belong into a sum once: a bias, a shared expert.
 
-How often such a term enters is declared, once, and compute asks here for what a rank adds when.
+How such a term enters is declared once, in the stack file, and generated code adds it so. What a
+weight loader or a kernel adds by itself is checked here against the declaration.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from boundaryc.runtime.collectives import Collective
-
 Multiplicity = Literal["rank0", "divided", "after_sum"]
 
 
@@ -22,8 +21,7 @@ class Additive:
     """A replicated additive term of a partial output and how it enters the sum.
 
     "rank0": the first rank of the group adds it to its partial; "divided": every rank adds its
-    even share; "after_sum": it is added to the complete sum. The term given to the methods is
-    always the whole one, so that nobody divides it twice. ValueError for another multiplicity.
+    even share; "after_sum": it is added to the complete sum. ValueError for another multiplicity.
     """
 
     name: str
@@ -35,18 +33,6 @@ class Additive:
                 f"{self.name} has multiplicity {self.multiplicity!r}; it must be one of "
                 f"{', '.join(get_args(Multiplicity))}"
             )
-
-    def before_sum(self, partial: Tensor, term: Tensor, group: Collective) -> Tensor:
-        """``partial`` with what this rank adds to it before the sum over ``group``."""
-        if self.multiplicity == "divided":
-            return partial + term / group.size
-        if self.multiplicity == "rank0" and group.rank == 0:
-            return partial + term
-        return partial
-
-    def after_sum(self, total: Tensor, term: Tensor) -> Tensor:
-        """``total`` with what is added to the complete sum, on every rank."""
-        return total + term if self.multiplicity == "after_sum" else total
 
     def check(self, shares: Sequence[Tensor], term: Tensor) -> None:
         """Checks what each rank really added before the sum, in group order, against ``term``.

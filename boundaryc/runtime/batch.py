@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -162,6 +162,15 @@ class Batch(Generic[GroupsT, RowsT]):
     def release(self) -> None:
         """Drops the stream and what it holds: no boundary runs before the next `start`."""
         self.stream = ResidualStream(StreamState.UNSTARTED)
+
+    def __copy__(self) -> Self:
+        """The same batch without a stream: two forwards never share one."""
+        copied = object.__new__(type(self))
+        for name in Batch.__slots__:
+            setattr(copied, name, getattr(self, name))
+        copied.captures, copied.exit = {}, None
+        copied.release()
+        return copied
 
     def local_tokens(self) -> Tensor:
         """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""

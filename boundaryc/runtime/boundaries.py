@@ -216,10 +216,17 @@ class AttentionBoundary(_MixerInput[Leaves]):
 
     __slots__ = ()
 
-    def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
-        """Registers the stage's contribution; the model passes the result on."""
+    def finish(
+        self, hidden: Tensor, batch: Batch[Any, Any], /, **terms: Tensor
+    ) -> Tensor | OwedOutput:
+        """Registers the stage's contribution; the model passes the result on.
+
+        ``terms`` are the additive terms that the stage declares, by name, whole on every rank:
+        [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
+        or an unknown one.
+        """
         batch.stream.reach(self._position)
-        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update)
+        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
         batch.stream.passed(self._position)
         return output
 

@@ -22,6 +22,9 @@ Reduce = Callable[[Tensor, Any], Tensor]
 Leave = Callable[..., Tensor | OwedOutput]
 """``(hidden, batch, *update_params) -> output``: completes or records what is still owed."""
 
+Adds = Callable[..., Tensor]
+"""``(hidden, batch, *, term, ...) -> hidden``: adds this rank's part of additive terms."""
+
 AddsTail = Callable[[Any], bool]
 """``batch -> whether this rank is the one of its group that adds what is replicated``."""
 
@@ -33,7 +36,8 @@ class ExitDecision:
     ``fuse_mlp_allreduce``: the sum crosses to the next stage. ``mlp_reduce_scatter``: `leave` ends
     it in a reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
     ``adds_tail`` names the rank that adds a replicated component to a sum that the boundary owns;
-    see `Exit.adds_tail`.
+    see `Exit.adds_tail`. ``before_sum`` and ``after_sum`` add the additive terms that the stage
+    declares; both are None where it declares none.
     """
 
     fuse_mlp_allreduce: bool
@@ -41,6 +45,8 @@ class ExitDecision:
     reduce: Reduce
     leave: Leave
     adds_tail: AddsTail | None = None
+    before_sum: Adds | None = None
+    after_sum: Adds | None = None
 
 
 Exits = tuple[ExitDecision, ...]
@@ -63,6 +69,14 @@ _REFUSALS = {
 }
 
 
+class _Added(Enum):
+    """How far compute is with the additive terms of its output."""
+
+    NOTHING = "nothing"
+    BEFORE_SUM = "before the sum"
+    ALL = "all"
+
+
 class Exit:
     """An open exit: flags for compute while it is entered, ``finish`` once afterwards.
 
@@ -73,6 +87,7 @@ class Exit:
     """
 
     __slots__ = (
+        "_added",
         "_batch",
         "_decision",
         "_outer",
@@ -98,6 +113,7 @@ class Exit:
         self._update = update
         self._outer: Exit | None = None
         self._phase = _Phase.NEW
+        self._added = _Added.ALL if decision.before_sum is None else _Added.NOTHING
         self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
         self.mlp_reduce_scatter = decision.mlp_reduce_scatter
         self.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
@@ -139,17 +155,55 @@ class Exit:
             )
         return self._decision.adds_tail(self._batch)
 
-    def reduce_output(self, hidden: Tensor) -> Tensor:
-        """The sum that compute must do itself; ``hidden`` unchanged where the boundary owns it."""
-        return self._decision.reduce(hidden, self._batch)
+    def reduce_output(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
+        """The sum that compute must do itself; ``hidden`` unchanged where the boundary owns it.
+
+        ``terms`` are the additive terms that the stage declares, by name, whole on every rank:
+        [width], or rows like those of ``hidden``. Each enters once. BoundaryError where the stage
+        declares none, TypeError for a missing or an unknown one.
+        """
+        if not terms:
+            return self._decision.reduce(hidden, self._batch)
+        hidden = self.before_sum(hidden, **terms)
+        return self.after_sum(self._decision.reduce(hidden, self._batch), **terms)
+
+    def before_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
+        """``hidden`` with what this rank adds to its partial, for compute that sums on its own.
+
+        It comes before that sum, with the same terms as `after_sum`, and both are called whether
+        there is a sum or not. BoundaryError for another order; otherwise as `reduce_output`.
+        """
+        self._add(_Added.NOTHING, _Added.BEFORE_SUM)
+        return self._decision.before_sum(hidden, self._batch, **terms)  # type: ignore[misc]
+
+    def after_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
+        """``hidden`` with what this rank adds after the sum of compute; see `before_sum`."""
+        self._add(_Added.BEFORE_SUM, _Added.ALL)
+        return self._decision.after_sum(hidden, self._batch, **terms)  # type: ignore[misc]
+
+    def _add(self, before: _Added, after: _Added) -> None:
+        if self._decision.before_sum is None:
+            raise BoundaryError("this stage declares no additive terms")
+        if self._added is not before:
+            raise BoundaryError(
+                "additive terms are added once: through reduce_output, or through before_sum and "
+                "then after_sum"
+            )
+        self._added = after
 
     def finish(self, hidden: Tensor) -> Tensor | OwedOutput:
         """Completes or records what ``hidden`` owes; the model passes the result on.
 
-        BoundaryError on a failed computation, while the exit is open, and the second time.
+        BoundaryError on a failed computation, while the exit is open, the second time, and where
+        declared additive terms are missing.
         """
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
+        if self._added is not _Added.ALL:
+            raise BoundaryError(
+                "this stage declares additive terms that compute has not added; give them to "
+                "reduce_output, or to before_sum and after_sum"
+            )
         stream = self._batch.stream
         stream.reach(self._position)
         self._phase = _Phase.FINISHED

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundaryc.language.model import Stack
+from boundaryc.language.model import Stack, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,15 @@ class Fixture:
     def tail(self, place: Place, seen: Tensor) -> Tensor:
         """A part of the output that every rank holds whole, such as a shared expert's."""
         return torch.sin(seen * self.weights[place].matrix[0])
+
+    def terms(self, place: Place, stage: Stage, seen: Tensor) -> dict[str, Tensor]:
+        """The additive terms of an output: shared experts of an FFN, else biases [width]."""
+        matrix = self.weights[place].matrix
+        found = {}
+        for index, term in enumerate(stage.additive, start=2):
+            shared = stage.kind == "ffn" and term.multiplicity == "after_sum"
+            found[term.name] = torch.sin((seen if shared else 3.0) * matrix[index])
+        return found
 
     def addition(self, place: Place, tokens: Tensor) -> Tensor:
         """What a model adds to the residual before ``place`` reads it, from the stack's input."""

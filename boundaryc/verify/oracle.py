@@ -100,6 +100,8 @@ def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[T
     output = torch.cat([fixture.contribution(place, x, mixes=mixes) for x in requests])
     if stage.reduction == "local_tail":
         output = output + fixture.tail(place, torch.cat(list(requests)))
+    for term in fixture.terms(place, stage, torch.cat(list(requests))).values():
+        output = output + term
     return output
 
 
@@ -165,7 +167,8 @@ def _call(declared: OperationDecl, params: dict[str, Tensor], *values: Tensor) -
     function = load_operation(declared)
     given = [Parameter(params[name]) for name in declared.params]
     try:
-        result = function(*values, *given)
+        # An operation may write over what it is given; what the oracle keeps must stay.
+        result = function(*(value.clone() for value in values), *given)
     except (Exception, SystemExit) as problem:  # the user's code
         raise OperationError(_told(declared, "failed", problem)) from problem
     if not isinstance(result, Tensor):

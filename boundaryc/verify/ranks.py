@@ -136,15 +136,17 @@ class RankProgram:
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
         stage = self.scene.subject.plan.stack.stage(place.stage)
         following = self._following(edge)
+        terms = self.scene.subject.fixture.terms(place, stage, x)
         if stage.reduction == "partial":
             y = self._attend(place, x, held, following)
             _spoil(given, residual)
-            return boundary.finish(y, self.batch)
+            return boundary.finish(y, self.batch, **terms)
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
-                y = exit_.reduce_output(self._feed_forward(place, x, following))
+                y = self._feed_forward(place, x, following)
             else:
-                y = exit_.reduce_output(self._attend(place, x, held, following))
+                y = self._attend(place, x, held, following)
+            y = self._reduce(exit_, y, terms)
             if stage.reduction == "local_tail" and exit_.adds_tail:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
         _spoil(given, residual)
@@ -178,6 +180,11 @@ class RankProgram:
         x = stands_for(values, scales)
         x[held.positions] = right[held.tokens]
         return x
+
+    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Tensor:
+        """The sum of a stage's output, where compute has to do it."""
+        reduced: Tensor = exit_.reduce_output(y, **terms)
+        return reduced
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""

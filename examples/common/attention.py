@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from examples.common.config import Config
-from examples.common.parallel import Parallel, Weights
+from examples.common.parallel import Parallel, RowParallelLinear, Weights
 
 
 @dataclass(slots=True)
@@ -77,15 +77,16 @@ class Attention(nn.Module):
         }
         self.split = [part.stop - part.start for _, part in parts]
         self.qkv = nn.Parameter(torch.cat([weights[f"{n}.weight"][r] for n, r in rows.items()]))
-        self.out = nn.Parameter(weights["o_proj.weight"][:, rows["q_proj"]].clone())
-        self.qkv_bias = self.out_bias = None
+        self.qkv_bias = out_bias = None
         if "q_proj.bias" in weights:
             self.qkv_bias = nn.Parameter(
                 torch.cat([weights[f"{n}.bias"][r] for n, r in rows.items()])
             )
             # The output is a partial sum: one rank of the sum contributes the bias.
             if parallel.heads.index == 0:
-                self.out_bias = nn.Parameter(weights["o_proj.bias"])
+                out_bias = weights["o_proj.bias"]
+        own = weights["o_proj.weight"][:, rows["q_proj"]].clone()
+        self.out = RowParallelLinear(own, out_bias)
         self.q_norm = nn.Parameter(weights["q_norm.weight"])
         self.k_norm = nn.Parameter(weights["k_norm.weight"])
 
@@ -107,7 +108,7 @@ class Attention(nn.Module):
             own = slice(start, start + count)
             mixed.append(_attend(q[own], *cache.extend(self.layer, sequence, k[own], v[own])))
             start += count
-        out = F.linear(torch.cat(mixed).flatten(1), self.out, self.out_bias)
+        out = self.out(torch.cat(mixed).flatten(1))
         return F.pad(out, (0, 0, 0, hidden.shape[0] - real))
 
 

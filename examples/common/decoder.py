@@ -8,9 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from boundaryc.runtime import AnyBatch, AnyStack, AttentionBoundary, FfnBoundary, OwedOutput
+from boundaryc.runtime import (
+    AnyBatch,
+    AnyStack,
+    AttentionBoundary,
+    FfnBoundary,
+    FfnExit,
+    OwedOutput,
+)
 from examples.common.attention import Attention, KVCache, Tokens
-from examples.common.parallel import Parallel, Weights
+from examples.common.parallel import Parallel, RowParallelLinear, Weights
 
 
 class Norm(nn.Module):
@@ -29,11 +36,13 @@ class Mlp(nn.Module):
         columns = parallel.dense.cut(weights["gate_proj.weight"].shape[0], "FFN columns")
         self.gate = nn.Parameter(weights["gate_proj.weight"][columns].clone())
         self.up = nn.Parameter(weights["up_proj.weight"][columns].clone())
-        self.down = nn.Parameter(weights["down_proj.weight"][:, columns].clone())
+        self.down = RowParallelLinear(weights["down_proj.weight"][:, columns].clone())
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """This rank's partial output for whatever rows it is given."""
-        return F.linear(F.silu(F.linear(hidden, self.gate)) * F.linear(hidden, self.up), self.down)
+    def forward(self, hidden: Tensor, out: FfnExit | None = None) -> Tensor:
+        """This rank's output for whatever rows it is given, summed where `out` asks for it."""
+        gated = F.silu(F.linear(hidden, self.gate)) * F.linear(hidden, self.up)
+        output: Tensor = self.down(gated, out)
+        return output
 
 
 class Layer(nn.Module):
@@ -58,7 +67,7 @@ class Layer(nn.Module):
 
         hidden = self.to_ffn.prepare(carried, batch)
         with self.to_ffn.exit(batch) as output:
-            hidden = output.reduce_output(self.ffn(hidden))
+            hidden = self.ffn(hidden, output)
         return output.finish(hidden)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from boundaryc.runtime import FfnExit
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +95,21 @@ class Weights:
 
     def __contains__(self, name: str) -> bool:
         return self.prefix + name in self.tensors
+
+
+class RowParallelLinear(nn.Module):
+    """The last product of a stage, whose input columns are cut over the ranks of a sum.
+
+    `weight` [width, own columns] is this rank's part. `bias` [width] belongs into the sum once: one
+    rank of it has it and the others have None.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+        self.bias = None if bias is None else nn.Parameter(bias)
+
+    def forward(self, hidden: Tensor, out: FfnExit | None = None) -> Tensor:
+        """This rank's partial, or the sum where an open exit `out` asks compute for it."""
+        partial = F.linear(hidden, self.weight, self.bias)
+        return partial if out is None else out.reduce_output(partial)

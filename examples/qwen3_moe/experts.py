@@ -9,6 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from boundaryc.runtime import FfnExit
 from examples.common.config import Config
 from examples.common.parallel import Parallel, Weights
 
@@ -48,8 +49,8 @@ class Experts(nn.Module):
         self.gate_up = nn.Parameter(both.flatten(1, 2))
         self.down = nn.Parameter(down[self.own][:, :, columns].clone())
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The experts' output for `hidden` [rows, width]; rows may be 0."""
+    def forward(self, hidden: Tensor, out: FfnExit | None = None) -> Tensor:
+        """The output for `hidden` [rows, width], summed where `out` asks for it; rows may be 0."""
         shares, chosen = F.linear(hidden, self.router).float().softmax(-1).topk(self.per_token)
         if self.normalise:
             shares = shares / shares.sum(-1, keepdim=True)
@@ -60,7 +61,8 @@ class Experts(nn.Module):
             result = self._run(hidden[row], chosen)
         else:
             row, shares, result = self._dispatch(self.exchange, hidden, row, shares, chosen)
-        return torch.zeros_like(hidden).index_add_(0, row, result * shares[:, None])
+        partial = torch.zeros_like(hidden).index_add_(0, row, result * shares[:, None])
+        return partial if out is None else out.reduce_output(partial)
 
     def _dispatch(
         self, exchange: Exchange, hidden: Tensor, row: Tensor, shares: Tensor, chosen: Tensor

@@ -8,12 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from boundaryc.runtime import ExitDecision, FfnBoundary
 from examples.common.attention import Attention, KVCache, tokens
 from examples.common.config import Config
 from examples.common.decoder import Mlp
-from examples.common.parallel import Parallel, Part, Weights
+from examples.common.parallel import Parallel, Part, RowParallelLinear, Weights
 from examples.qwen3_moe.experts import Exchange, Experts
 from examples.reference import Reference, reference
+from tests.runtime import doubling
+from tests.runtime.test_mixers import SCATTERED
 
 WIDTH = 64
 
@@ -92,6 +95,21 @@ def test_dense_columns_add_up(model: Reference, ranks: int) -> None:
     parts = [run(place(rank=ranks + rank, tp=8, dense_tp=ranks)) for rank in range(ranks)]
 
     close(torch.stack(parts).sum(0), run(place()))
+
+
+@pytest.mark.parametrize("kind", ["product", "experts"])
+@pytest.mark.parametrize("decision", [doubling.SUMMED, doubling.OWED, SCATTERED])
+def test_a_product_obeys_its_exit(model: Reference, decision: ExitDecision, kind: str) -> None:
+    """It sums, here doubles, only where the exit leaves the sum to compute."""
+    case = doubling.Case()
+    out = FfnBoundary((doubling.after_sum,), (decision,)).exit(case.batch)
+    layer = RowParallelLinear(torch.eye(WIDTH)) if kind == "product" else experts(model, place())
+    with out:
+        output = layer(hidden(3), out)
+
+    sums = not (out.fuse_mlp_allreduce or out.mlp_reduce_scatter)
+    assert case.log == ["sum"] * sums
+    close(output, layer(hidden(3)) * (2 if sums else 1))
 
 
 def experts(model: Reference, parallel: Parallel, exchange: Threads | None = None) -> Experts:

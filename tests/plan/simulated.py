@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -127,11 +128,13 @@ def numbers(
     policy: str = "auto",
     hidden: Callable[[int, Any], Tensor] | None = None,
     width: int = 64,
+    terms: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
     **facts: Any,
 ) -> tuple[list[Numbers], list[list[Call]]]:
     """Runs ``compute`` between the generated boundaries of every rank.
 
-    ``hidden(rank, batch)`` is the stack's input, zeros by default; ``facts`` are the batch's.
+    ``hidden(rank, batch)`` is the stack's input, zeros by default; ``terms`` are the additive terms
+    of stages with a partial output; ``facts`` are the batch's.
     """
     world: World[Numbers] = World(prover.subject.topology(topology).spec.tp, seed=3)
 
@@ -149,8 +152,10 @@ def numbers(
                 boundary, stage = getattr(layer, name), Stage(groups.rank, index, name, batch)
                 value = boundary.prepare(x, batch)
                 seen.setdefault(name, []).append(value.shape[0])
-                partial = prover.subject.plan.stack.stage(name).reduction == "partial"
-                x = _computed(boundary, stage, compute, value, partial=partial)
+                if prover.subject.plan.stack.stage(name).reduction == "partial":
+                    x = boundary.finish(compute(stage, value), batch, **terms.get(name, {}))
+                else:
+                    x = _in_exit(boundary, stage, compute, value)
         stream = batch.stream
         output = stack.norm(x, batch, Unit(width))
         return Numbers(stream.residual, output, seen)
@@ -158,11 +163,7 @@ def numbers(
     return world.run(program), world.traces()
 
 
-def _computed(
-    boundary: Any, stage: Stage, compute: Compute, value: Tensor, *, partial: bool
-) -> Any:
-    if partial:
-        return boundary.finish(compute(stage, value), stage.batch)
+def _in_exit(boundary: Any, stage: Stage, compute: Compute, value: Tensor) -> Any:
     with boundary.exit(stage.batch) as stage.exit:
         value = compute(stage, value)
     return stage.exit.finish(value)

@@ -43,9 +43,9 @@ def test_cp1_unrelated_tokens_are_never_added() -> None:
 
     # Without the gather the FFN's sum would run over ranks with other tokens: refused.
     start = DeclaredStart("contribution", 0b01, 0b11, 0b01)
-    goal = DeclaredGoal(0b01, 0b01, hands_off=True)
+    goal = DeclaredGoal(0b01, 0b01, hands_off=True, may_defer=True)
     ops = (HandOff(), AllReduce(0b11), Update(), Read())
-    assert rejections(ops, atoms=2, start=start, goal=goal, even=0b11)
+    assert any(rejections(ops, atoms=2, start=start, goal=goal, even=0b11))
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,9 @@ def test_dr7_either_owner_sums_once() -> None:
     ops = boundary.path.ops
     at = next(index for index, op in enumerate(ops) if isinstance(op, AllReduce))
     for damaged in ((*ops[:at], ops[at], *ops[at:]), (*ops[:at], *ops[at + 1 :])):
-        assert rejections(damaged, atoms=len(mesh.atoms), start=start, goal=goal, even=mesh.every)
+        assert any(
+            rejections(damaged, atoms=len(mesh.atoms), start=start, goal=goal, even=mesh.every)
+        )
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

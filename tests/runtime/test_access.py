@@ -6,23 +6,12 @@ show that line of the behaviours the reference system pins down.
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
-from boundaryc.runtime import (
-    AttentionBoundary,
-    BoundaryError,
-    Form,
-    OwedOutput,
-    Resume,
-    StreamState,
-    add,
-)
+from boundaryc.runtime import AttentionBoundary, BoundaryError, Form, Resume, StreamState, add
 from tests.runtime import doubling
 from tests.runtime.doubling import ATTENTION, ENTRY, FFN, Case, filled
 
@@ -31,7 +20,6 @@ FOREIGN = (
     "^output does not belong to this residual stream; "
     "change layer outputs through boundary accessors$"
 )
-UNWRITTEN = "^write the residual update before taking the final output$"
 
 
 def test_r01_a_written_stream_skips_enter() -> None:
@@ -85,13 +73,19 @@ def test_r05_a_sum_completed_by_hand_is_not_done_again() -> None:
     assert case.log == ["sum", "norm"]
 
 
-def test_r05_the_final_norm_does_not_do_it_again() -> None:
-    """The same at the end of the stack."""
+@pytest.mark.parametrize("form", ["planned", "completed", "written"])
+@pytest.mark.parametrize("boundary", [ATTENTION, doubling.MIXER, FFN])
+def test_prepare_returns_what_the_read_makes(boundary: Any, form: str) -> None:
+    """Twice the residual of 5s, whatever the stream was like, and not the residual."""
     case = Case()
-    hidden = case.stack.complete_output(case.owed(), case.batch)
+    hidden: Any = case.owed()
+    if form == "completed":
+        hidden = case.stack.complete_output(hidden, case.batch)
+    if form == "written":
+        hidden = case.stack.fold(hidden, case.batch)
 
-    assert case.stack.norm(hidden, case.batch, case.norm).eq(10).all()
-    assert case.log == ["sum", "norm"]
+    assert boundary.bind(case.norm).prepare(hidden, case.batch).eq(10).all()
+    assert case.stream.residual.eq(5).all()
 
 
 def test_r08_a_snapshot_sums_a_copy() -> None:
@@ -138,46 +132,6 @@ def test_r12_the_old_handle_is_refused_after_completing() -> None:
         with pytest.raises(BoundaryError, match=FOREIGN):
             ATTENTION.bind(case.norm).prepare(wrong, case.batch)
     assert case.log == ["sum"]
-
-
-def test_r16_an_extra_contribution_enters_once() -> None:
-    """7s to an owed 1s: 9s after one sum, residual untouched, update still pending."""
-    case = Case()
-    hidden = case.stack.add_to_output(case.owed(), case.batch, filled(7))
-
-    assert hidden.eq(9).all()
-    assert case.log == ["sum"]
-    assert case.stream.residual.eq(3).all()
-    assert case.stream.state is StreamState.PENDING
-    assert ATTENTION.bind(case.norm).prepare(hidden, case.batch).eq(24).all()
-    assert case.log == ["sum", "norm"]
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_an_extra_contribution_to_a_complete_output(written: bool) -> None:
-    """Of a written stream it is added to the residual; a new object is handed out either way."""
-    case = Case()
-    hidden: Any = case.pending()
-    if written:
-        hidden = case.stack.fold(hidden, case.batch)
-    added = case.stack.add_to_output(hidden, case.batch, filled(7))
-
-    assert added.eq(11 if written else 8).all()
-    assert hidden.eq(4 if written else 1).all()
-    with pytest.raises(BoundaryError, match=FOREIGN):
-        case.stack.snapshot(hidden, case.batch)
-    boundary = doubling.AFTER_COMPLETE.bind(case.norm)
-    assert boundary.prepare(added, case.batch).eq(22).all()
-    assert case.stream.residual.eq(11).all()
-
-
-def test_an_extra_contribution_must_fit() -> None:
-    """Rows that are not the output's are refused, never broadcast."""
-    case = Case()
-    hidden = case.pending()
-    with pytest.raises(BoundaryError, match=r"shape \(1, 4\) does not fit .* \(2, 4\)"):
-        case.stack.add_to_output(hidden, case.batch, filled(7, rows=1))
-    assert case.stack.snapshot(hidden, case.batch).eq(4).all()
 
 
 def test_r17_handles_of_two_microbatches_do_not_mix() -> None:
@@ -270,125 +224,6 @@ def test_written_before_the_first_stage() -> None:
     assert case.stream.residual.eq(4).all()
 
 
-def test_r20_a_partial_is_freed_though_its_handle_is_kept() -> None:
-    """Once the next stage has read it, only the handle is left, and it is refused."""
-    case = Case()
-    case.residual()
-    value = filled(1)
-    alive = weakref.ref(value)
-    hidden = doubling.leave(value, case.batch)
-    del value
-
-    case.stack.complete_output(hidden, case.batch)
-    boundary = ATTENTION.bind(case.norm)
-    assert boundary.prepare(case.stream.handle, case.batch).eq(10).all()
-    gc.collect()
-    assert alive() is None
-    assert isinstance(hidden, OwedOutput)
-    with pytest.raises(BoundaryError, match=FOREIGN):
-        boundary.prepare(hidden, case.batch)
-
-
-def test_r21_the_final_norm_frees_the_stream() -> None:
-    """Value 2s over 1s: 3s; both buffers are freed and the batch has no stream any more."""
-    case = Case(policy="complete")
-    hidden: Any = case.pending(2.0, 1.0)
-    buffers = [weakref.ref(hidden), weakref.ref(case.stream.residual)]
-    seen = []
-
-    result = case.stack.norm(
-        hidden,
-        case.batch,
-        case.norm,
-        capture_output=lambda value, *, owned=False: seen.append(value.clone()),
-    )
-    del hidden
-    gc.collect()
-
-    assert seen[0].eq(3).all()
-    assert result.eq(6).all()
-    assert [buffer() for buffer in buffers] == [None, None]
-    assert case.stream.state is StreamState.UNSTARTED
-
-
-def test_r24_nothing_runs_before_the_start() -> None:
-    """Every stage and accessor has the same answer; starting again drops the old residual."""
-    case = Case()
-    case.residual()
-    old = weakref.ref(case.stream.residual)
-    case.stack.start(case.batch)
-    gc.collect()
-    assert old() is None
-
-    case.batch.release()
-    stack, x = case.stack, filled(1)
-    uses: list[Callable[[Any, Any], Any]] = [
-        ENTRY.bind(case.norm).prepare,
-        ATTENTION.bind(case.norm).prepare,
-        FFN.bind(case.norm).prepare,
-        ATTENTION.finish,
-        stack.complete_output,
-        stack.fold,
-        stack.written,
-        stack.take_output,
-        stack.snapshot,
-        lambda hidden, batch: stack.add_to_output(hidden, batch, x),
-        lambda hidden, batch: stack.norm(hidden, batch, case.norm),
-    ]
-    for use in uses:
-        with pytest.raises(BoundaryError, match=NOT_STARTED):
-            use(x, case.batch)
-
-
-def test_r25_the_stream_is_released_before_the_norm_runs() -> None:
-    """An owed 1s over 3s: one sum, and the norm finds a batch without a stream."""
-    case = Case()
-    hidden = case.owed()
-    states = []
-
-    class Watching(doubling.StandInNorm):
-        def add(self, hidden: Any, residual: Any) -> Any:
-            states.append(case.stream.state)
-            return super().add(hidden, residual)
-
-    assert case.stack.norm(hidden, case.batch, Watching(case.log)).eq(10).all()
-    assert states == [StreamState.UNSTARTED]
-    assert case.log == ["sum", "norm"]
-
-
-def test_r25_a_norm_that_fails_leaves_no_stream() -> None:
-    """The next forward of the same batch starts clean."""
-    case = Case()
-
-    class Broken(doubling.StandInNorm):
-        def add(self, hidden: Any, residual: Any) -> Any:
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        case.stack.norm(case.owed(), case.batch, Broken(case.log))
-    assert case.stream.state is StreamState.UNSTARTED
-    case.stack.start(case.batch)
-    assert case.stack.norm(case.owed(), case.batch, case.norm).eq(10).all()
-
-
-def test_r26_the_final_output_is_taken_once_it_is_written() -> None:
-    """Pending: refused and kept. A clone: refused. Written: returned, the stream is gone."""
-    case = Case()
-    hidden = case.owed()
-    with pytest.raises(BoundaryError, match=UNWRITTEN):
-        case.stack.take_output(hidden, case.batch)
-    complete = case.stack.complete_output(hidden, case.batch)
-    with pytest.raises(BoundaryError, match=UNWRITTEN):
-        case.stack.take_output(complete, case.batch)
-
-    residual = case.stack.fold(complete, case.batch)
-    with pytest.raises(BoundaryError, match=FOREIGN):
-        case.stack.take_output(residual.clone(), case.batch)
-    assert case.stack.take_output(residual, case.batch) is residual
-    assert residual.eq(5).all()
-    assert case.stream.state is StreamState.UNSTARTED
-
-
 @pytest.mark.parametrize("use", ["snapshot", "fold"])
 @pytest.mark.parametrize("completed", [False, True])
 def test_r28_a_nonlinear_update_is_neither_shown_nor_folded(use: str, completed: bool) -> None:
@@ -432,75 +267,6 @@ def test_a_snapshot_is_storage_of_its_own(form: str) -> None:
     assert shown.eq(3).all()
 
 
-@pytest.mark.parametrize("skip_empty", [True, False])
-def test_r30_an_empty_rank_captures_without_the_norm(skip_empty: bool) -> None:
-    """The capture sees 0 rows, so that every rank captures equally often."""
-    case = Case(rows=0, policy="complete")
-    shapes = []
-    result = case.stack.norm(
-        case.pending(),
-        case.batch,
-        case.norm,
-        skip_empty=skip_empty,
-        capture_output=lambda value, *, owned=False: shapes.append((tuple(value.shape), owned)),
-    )
-    assert result.shape == (0, 4)
-    assert shapes == [((0, 4), False)]
-    assert case.log == ([] if skip_empty else ["norm"])
-
-
-def test_r32_an_empty_rank_takes_part_in_an_owed_sum() -> None:
-    """Others may be waiting in it; the norm does not run, the capture does."""
-    case = Case(rows=0)
-    shapes = []
-    result = case.stack.norm(
-        case.owed(),
-        case.batch,
-        case.norm,
-        capture_output=lambda value, *, owned=False: shapes.append(tuple(value.shape)),
-    )
-    assert result.shape == (0, 4)
-    assert case.log == ["sum"]
-    assert shapes == [(0, 4)]
-
-
-def test_r37_a_draft_folds_norms_and_takes_its_output() -> None:
-    """1s + 1s = 2s, normed x3 by the model itself: 6s, and the stream is gone."""
-    case = Case()
-    folded = case.stack.fold(case.pending(1.0, 1.0), case.batch)
-    assert folded.eq(2).all()
-    hidden = case.stack.written(folded * 3, case.batch)
-    assert case.stack.take_output(hidden, case.batch).eq(6).all()
-    assert case.stream.state is StreamState.UNSTARTED
-
-
-def test_an_output_written_at_its_producer_is_taken_on_the_stacks_rows() -> None:
-    """What a producer left written moves by its fold before it is handed out."""
-    case = Case()
-    case.residual()
-    hidden = case.stream.keep(filled(8), doubling.Access(fold=lambda value, batch: value[:1]))
-    assert case.stack.take_output(hidden, case.batch).tolist() == [[8.0] * 4]
-
-
-def test_ex1_each_form_of_an_addition_keeps_its_order_and_rounding() -> None:
-    """(h + extra) + residual is 1.015625 in bfloat16, (h + residual) + extra 1.0078125."""
-    numbers = {}
-    for form in ("add_to_output", "post_residual_addition"):
-        case = Case()
-        h, extra, residual = (
-            torch.full((2, 4), value, dtype=torch.bfloat16) for value in (1.0, 2.0**-7, 2.0**-8)
-        )
-        case.stream.residual = case.stream.enter(residual)
-        hidden = doubling.pend(h, case.batch)
-        boundary = doubling.AFTER_COMPLETE.bind(case.norm)
-        if form == "add_to_output":
-            boundary.prepare(case.stack.add_to_output(hidden, case.batch, extra), case.batch)
-        else:
-            boundary.prepare(hidden, case.batch, post_residual_addition=extra)
-        numbers[form] = case.stream.residual[0, 0].item()
-    assert numbers == {"add_to_output": 1.015625, "post_residual_addition": 1.0078125}
-
-
 def test_rm1_a_residual_in_a_sum_is_added_by_one_rank() -> None:
     """a0 + a1 + r, where folding on every rank before the sum would give a0 + a1 + 2r."""
     case = Case()
@@ -526,13 +292,3 @@ def test_without_access_functions_the_accessors_say_so() -> None:
     with pytest.raises(BoundaryError, match="compile it again"):
         old.bind(case.norm).prepare(written, case.batch)
     assert add(filled(1), written).eq(2).all()
-
-
-def test_a_partial_input_is_only_for_the_first_stage() -> None:
-    """Embeddings that still owe a sum cannot be shown, completed or added to."""
-    case = Case()
-    batch: Any = case.batch
-    object.__setattr__(batch.facts, "embeddings", "partial")
-    for use in (case.stack.complete_output, case.stack.snapshot):
-        with pytest.raises(BoundaryError, match="still owes a sum"):
-            use(filled(1), batch)

@@ -316,10 +316,14 @@ def test_ax3_captures_keep_their_value_for_the_whole_forward() -> None:
 
     for first in (1.0, 4.0):
         case = Case()
+        aux = AuxHiddenStateList()
         boundary = AttentionBoundary((in_place,), (doubling.leave,)).bind(case.norm)
         ENTRY.bind(case.norm).prepare(filled(first), case.batch)
         for value in (10.0, 20.0, 30.0):
             boundary.prepare(doubling.leave(filled(value), case.batch), case.batch)
+            aux.capture(case.stream.residual)
+        assert len(aux) == 3
+        assert all(map(torch.equal, aux, case.batch.captured("aux")))
         assert [int(value[0, 0]) for value in case.batch.captured("aux")] == [
             int(first) + 20,
             int(first) + 60,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,19 +90,68 @@ def test_an_exit_without_a_tail_refuses_to_name_a_rank() -> None:
         _ = out.adds_tail
 
 
-@pytest.mark.parametrize("multiplicity", ["rank0", "divided", "after_sum"])
-def test_rm3_rm6_a_bias_enters_once_in_every_convention(multiplicity: Any) -> None:
-    """Partials 1 + 2 with bias 5 are 8; partials 1 + 2 + 3 with bias 6 are 12."""
-    bias = Additive("bias", multiplicity)
-    for partials, term, expected in (((1.0, 2.0), 5.0, 8.0), ((1.0, 2.0, 3.0), 6.0, 12.0)):
-        shares = []
-        for rank, partial in enumerate(partials):
-            group: Any = type("Group", (), {"rank": rank, "size": len(partials)})
-            shares.append(bias.before_sum(filled(partial), filled(term), group))
-        added = [share - filled(partial) for share, partial in zip(shares, partials, strict=True)]
-        bias.check(added, filled(term))
-        total = bias.after_sum(torch.stack(shares).sum(dim=0), filled(term))
-        assert total.eq(expected).all()
+def added(hidden: torch.Tensor, batch: Any, *, bias: torch.Tensor) -> torch.Tensor:
+    """What an exit adds before the sum."""
+    return hidden + bias
+
+
+def unchanged(hidden: torch.Tensor, batch: Any, *, bias: torch.Tensor) -> torch.Tensor:
+    """What it adds afterwards."""
+    return hidden
+
+
+BIASED = replace(doubling.SUMMED, before_sum=added, after_sum=unchanged)
+
+
+def biased() -> tuple[Case, FfnExit]:
+    """An open exit of a stage with one additive term, which compute sums itself."""
+    case = Case()
+    boundary = FfnBoundary((doubling.after_sum,), (BIASED,)).bind(case.norm)
+    boundary.prepare(case.owed(), case.batch)
+    return case, boundary.exit(case.batch)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_declared_term_is_given_to_the_exit(own: bool) -> None:
+    """In one call, or around a sum of compute's own: (1 + 5), doubled."""
+    case, out = biased()
+    with out:
+        if own:
+            hidden = doubling.summed(out.before_sum(filled(1), bias=filled(5)), case.batch)
+            hidden = out.after_sum(hidden, bias=filled(5))
+        else:
+            hidden = out.reduce_output(filled(1), bias=filled(5))
+    assert hidden.eq(12).all()
+    assert out.finish(hidden) is hidden
+
+
+def test_a_declared_term_cannot_be_left_out() -> None:
+    """Neither all of it, nor what comes after the sum; nor can it be added twice."""
+    for adds in (FfnExit.reduce_output, lambda out, x: out.before_sum(x, bias=x)):
+        _, out = biased()
+        with out:
+            hidden = adds(out, filled(1))
+        with pytest.raises(BoundaryError, match="additive terms that compute has not added"):
+            out.finish(hidden)
+    _, out = biased()
+    with out:
+        out.reduce_output(filled(1), bias=filled(5))
+        for again in (out.reduce_output, out.before_sum, out.after_sum):
+            with pytest.raises(BoundaryError, match="additive terms are added once"):
+                again(filled(1), bias=filled(5))
+
+
+def test_a_term_that_is_not_declared_is_refused() -> None:
+    """By an exit without any as by one with others."""
+    _, out = biased()
+    with out, pytest.raises(TypeError, match="shared"):
+        out.reduce_output(filled(1), shared=filled(5))
+    case = Case()
+    FFN.bind(case.norm).prepare(case.owed(), case.batch)
+    with FFN.exit(case.batch) as out:
+        for add in (out.reduce_output, out.before_sum, out.after_sum):
+            with pytest.raises(BoundaryError, match="declares no additive terms"):
+                add(filled(1), bias=filled(5))
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_an_owed_output_is_not_a_tensor(use: Callable[[Any], object]) -> None:
     """Every use raises TypeError; keeping, passing and identity are all that is left."""
     owed = written().owe(torch.ones(3))
 
-    with pytest.raises(TypeError, match=r"owes a sum|OwedOutput"):
+    with pytest.raises(TypeError, match="still owes a sum"):
         use(owed)
     assert {owed: 1}[owed] == 1
     assert owed is owed

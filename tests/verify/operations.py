@@ -28,6 +28,11 @@ def squashed_add(contribution: Tensor, residual: Tensor, gate: Any, shift: Any) 
     return residual + torch.tanh(contribution * gate.weight) - 0.25 * shift.weight
 
 
+def added_in_place(contribution: Tensor, residual: Tensor) -> Tensor:
+    """An update that writes over the residual it is given."""
+    return residual.add_(contribution)
+
+
 def scaled_read(residual: Tensor, scale: Any) -> Tensor:
     """A read with one parameter."""
     return residual * scale.weight

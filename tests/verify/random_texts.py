@@ -27,6 +27,9 @@ OPERATIONS = {
 }
 """By name: role, function in `tests.verify.operations`, parameters, and facts that are true."""
 
+TERMS = ("bias", "shared", "gate", "norm", "value", "any", "gated_add", "same_read")
+"""Names of additive terms; some are those of params, of functions, and of what is imported."""
+
 AXES = ("attn_dp", "attn_cp", "attn_tp")
 RANKS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
 ROUNDINGS = ("fp32", "rounded")
@@ -111,6 +114,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
+    if draw(st.integers(0, 3)) == 2:
+        words.append(_additive(draw, kind))
     return f"{{{', '.join(words)}}}"
 
 
@@ -138,6 +143,15 @@ def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width
     if draw(st.booleans()):
         words.append(f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}")
     return [f"drafts: {{next: {{{', '.join(words)}}}}}"]
+
+
+def _additive(draw: Draw, kind: str) -> str:
+    """One to three replicated terms; seldom one that a partial sum cannot have."""
+    names = draw(st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True))
+    known = ("rank0", "divided", "after_sum")
+    possible = known if kind != "attention" or _rarely(draw) else known[:2]
+    terms = (f"{name}: {draw(st.sampled_from(possible))}" for name in names)
+    return f"additive: {{{', '.join(terms)}}}"
 
 
 def _operation(draw: Draw, name: str) -> str:

@@ -113,7 +113,26 @@ layers:
 variants: [ordinary, context_parallel]
 """
 
+ADDITIVE = """\
+stages:
+  attention: {kind: attention, additive: {bias: rank0, sink: divided}}
+  heads: {kind: attention, additive: {out: divided}, transform: {scale: 0.5},
+          before_reduce_scatter: true, update: {scaled_add: 0.3}}
+  mixer: {kind: mixer, additive: {bias: rank0, gate: after_sum, sink: divided}, update: gated}
+  mlp: {kind: ffn, joins_sum: allow, additive: {bias: rank0}}
+  experts: {kind: ffn, sparse: true, transform: {scale: 0.25},
+            additive: {down: divided, second: rank0, shared: after_sum}}
+operations:
+  gated: {role: update, call: "tests.emit.operations:gated_add", facts: [row_wise, at_producer],
+          params: [weight]}
+layers:
+  pattern: "DEHEMMFXD"
+  stages: {D: [attention, mlp], E: [attention, experts], H: [heads, mlp], M: [mixer],
+           F: [experts], X: [mlp]}
+"""
+
 STACKS = {
+    "additive": ADDITIVE,
     "mixers": MIXERS,
     "tails": TAILS,
     "updates": UPDATES,
@@ -153,6 +172,14 @@ def test_it_holds_in_every_pair_of_choices(name: str) -> None:
 BROKEN = {
     "a tail that every rank adds": ("tails", ".rank == 0\n", ".rank >= 0\n"),
     "a tail that no rank adds": ("tails", ".rank == 0\n", ".rank < 0\n"),
+    "a bias that every rank adds": ("additive", ".rank == 0:\n", ".rank >= 0:\n"),
+    "a bias that another rank adds": (
+        "additive",
+        ".groups.attn_tp.rank == 0",
+        ".groups.tp.rank == 0",
+    ),
+    "a share of the wrong size": ("additive", "+ sink / 4", "+ sink / 2"),
+    "a term left out after the sum": ("additive", "hidden + shared", "hidden"),
     "a factor left out of the update": ("updates", "norm.weight, 0.22)", "norm.weight)"),
     "a transform left out": ("updates", "hidden = hidden * 0.25\n", "pass\n"),
     "a norm of the output left out": ("updates", "rms_norm(hidden, output_norm.weight)", "hidden"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from boundaryc.verify.matrix import Selection, matrix
 from boundaryc.verify.modules import forget, import_package
 from boundaryc.verify.run import Prover
 from boundaryc.verify.world import SimulatedGroups, World
+from tests.verify.subjects import prover
 
 MATRIX = Path(__file__).parents[1] / "fixtures" / "matrix"
 STACKS = ("dense", "moe")
@@ -207,3 +209,22 @@ def test_a_thousand_layers_are_no_longer_than_four(tmp_path: Path) -> None:
         if not counted:
             assert _body(text) == _body(deep[name]), name
         assert len(text.splitlines()) == len(deep[name].splitlines()), name
+
+
+@pytest.mark.parametrize("policy", ["ar", "rs", "rsv", "rs+rsv"])
+def test_auto_is_what_the_file_says(policy: str) -> None:
+    """A stack loaded without a policy has the functions of that one, and of no other."""
+    stack = f"""\
+boundaryc: 1
+stack: sample
+hidden_size: 64
+norm: {{kind: rms, eps: 1.0e-6}}
+stages: {{attention: {{kind: attention}}, mlp: {{kind: ffn}}}}
+layers: {{count: 3, default: [attention, mlp]}}
+topologies: {{tp4: {{tp: 4, attn_dp: 4}}}}
+policy: {{auto: {policy}}}
+"""
+    package = prover(stack).subject.package
+    tables = import_module(f"{package.__name__}.tp4").Stack.tables
+    assert tables["auto"] is tables[policy]
+    assert any(tables["auto"] is not table for table in tables.values())

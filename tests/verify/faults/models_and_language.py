@@ -6,7 +6,7 @@ from tests.verify.faults.fault import Fault
 
 DECODER = "examples/common/decoder.py"
 RANKS = "boundaryc/verify/ranks.py"
-SUM = "            hidden = output.reduce_output(self.ffn(hidden))"
+SUM = "            hidden = self.ffn(hidden, output)"
 
 
 def _fault(
@@ -46,9 +46,8 @@ FAULTS = (
         "empty-rank-skips-its-ffn",
         "A rank without tokens skips the sum inside its FFN.",
         RANKS,
-        "                y = exit_.reduce_output(self._feed_forward(place, x, following))",
-        "                y = self._feed_forward(place, x, following)\n"
-        "                y = exit_.reduce_output(y) if self.batch.real_rows else y",
+        "            y = self._reduce(exit_, y, terms)",
+        "            y = self._reduce(exit_, y, terms) if self.batch.real_rows else y",
         "census",
         "values",
     ),

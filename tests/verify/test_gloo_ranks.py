@@ -1,0 +1,46 @@
+"""Every construct on four gloo ranks: the oracle's numbers and one census, empty ranks too."""
+
+from __future__ import annotations
+
+import pytest
+
+from boundaryc.verify.cells import Cell
+from tests.gloo.pool import shared_pool
+from tests.verify.test_operations import STACKS, text
+
+TOPOLOGIES = "topologies: {tp4: {tp: 4}, tp4_dp2: {tp: 4, attn_dp: 2}}\n"
+CELLS = tuple(
+    Cell(topology, variant, policy, padding, rows)
+    for topology, rows in (
+        ("tp4", (3,)),
+        ("tp4", (0,)),
+        ("tp4_dp2", (3, 0)),
+        ("tp4_dp2", (0, 5)),
+        ("tp4_dp2", (0, 0)),
+        ("tp4_dp2", (4, 4)),
+    )
+    for variant, policy, padding in (
+        ("ordinary", "ar", "sum_len"),
+        ("ordinary", "rsv", "unpadded"),
+        ("ordinary", "rs", "max_len"),
+        ("sequence_parallel", "rs+rsv", "sum_len"),
+    )
+)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_real_ranks_agree_with_the_oracle(name: str) -> None:
+    """A plain forward and one that uses outputs between all stages."""
+    stack = text(name, TOPOLOGIES).replace("context_parallel, ", "")
+    if "variants: [ordinary, context_parallel]" in stack:
+        stack = stack.replace(", context_parallel]", "]")
+    parallel = "sequence_parallel" in stack
+    cells = [cell for cell in CELLS if parallel or cell.variant == "ordinary"]
+    runs = [(cell, deeds) for deeds, cell in enumerate(cells)] + [(cell, None) for cell in cells]
+
+    results = shared_pool().run("tests.verify.gloo_ranks:forwards", stack, runs, timeout_s=240.0)
+
+    for place, (cell, _) in enumerate(runs):
+        groups = [results[rank][place][1] for rank in range(4)]
+        assert all(census == groups[0] for census in groups), str(cell)
+        assert max(results[rank][place][0] for rank in range(4)) < 1e-12
