@@ -28,7 +28,6 @@ from boundaryc.language.schema import (
     StageShape,
     TopologyShape,
 )
-from tests.language.opened import NAMED, opened
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
@@ -125,14 +124,6 @@ def test_planned_operations_are_reserved() -> None:
     for place in (place for places in PLANNED.values() for place in places):
         if place.startswith(("stage.read=", "stage.update=")):
             assert place.partition("=")[2] in RESERVED["operation"]
-
-
-def test_planned_examples_load_when_they_are_opened() -> None:
-    """What is read in full is right in the document before it is built."""
-    opened_blocks = [text for words, text in BLOCKS if words and not set(words.split(",")) & NAMED]
-    assert opened_blocks
-    for block in opened_blocks:
-        assert opened(_whole(block)).layers
 
 
 def test_codes_are_documented() -> None:
