@@ -267,3 +267,21 @@ def test_after_an_error_the_next_forward_is_right(
 
     assert forward(case) == forward(other) == expected == 2 * (1 + 4 + 6)
     assert [entry for entry in case.log[-5:] if entry == "sum"] == ["sum", "sum"]
+
+
+def test_terms_are_traced_without_a_break() -> None:
+    """In one call, and around a sum of compute's own: (1 + 5) and (2 + 5), doubled."""
+    case, _ = biased()
+    boundary = FfnBoundary((doubling.after_sum,), (BIASED,))
+
+    def compute() -> tuple[torch.Tensor, torch.Tensor]:
+        with boundary.exit(case.batch) as out:
+            hidden = out.reduce_output(filled(1), bias=filled(5))
+        with boundary.exit(case.batch) as out:
+            partial = doubling.summed(out.before_sum(filled(2), bias=filled(5)), case.batch)
+            own = out.after_sum(partial, bias=filled(5))
+        return hidden, own
+
+    hidden, own = torch.compile(compute, backend="eager", fullgraph=True)()
+    assert hidden.eq(12).all()
+    assert own.eq(14).all()
