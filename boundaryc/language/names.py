@@ -41,6 +41,10 @@ _LOCALS = frozenset(
     {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
 )
 
+_HELPERS = frozenset(
+    {"add", "add_rms_norm", "join", "quantize_fp8", "quantize_int8", "rms_norm"}
+)  # a parameter of that name would hide what its function calls
+
 RESERVED = {
     "stack": _DEVICES | _MODULES,
     "topology": _DEVICES | _MODULES | {"layers"},
@@ -53,10 +57,10 @@ RESERVED = {
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
         | {"scale", "scaled_add"}
     ),
-    "param": _LOCALS,
+    "param": _LOCALS | _HELPERS,
     "capture": frozenset(),
     "draft": frozenset(),
-    "additive": _LOCALS | {"add", "add_rms_norm", "join", "output_norm", "rms_norm"},
+    "additive": _LOCALS | _HELPERS | {"output_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""
 
