@@ -82,7 +82,9 @@ def quantized_all_reduce(x: Tensor, group: Collective) -> Tensor:
 
 def _scales(x: Tensor, largest: float) -> Tensor:
     """What ``largest`` stands for in each block of the last dimension, which stays with size 1."""
-    peaks = x.abs().amax(dim=-1, keepdim=True) / largest
+    peaks = x.abs().amax(dim=-1, keepdim=True)
+    # A GPU divides by a Python number as it multiplies with the reciprocal: off by a bit.
+    peaks = peaks / torch.full_like(peaks, largest)
     return torch.where(peaks < _TINY, torch.ones_like(peaks), peaks)
 
 
