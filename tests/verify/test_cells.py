@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,16 +69,12 @@ def test_covering_sample_misses_no_pair() -> None:
     assert len(sample) < len(cells) / 3
 
 
-def test_sixty_four_ranks_take_less_than_a_second() -> None:
+def test_sixty_four_ranks_hold() -> None:
+    """How long that takes is in benchmarks."""
     text = HEAD + "topologies: {big: {tp: 64, attn_dp: 8}}\nvariants: [ordinary]\n"
     subject = prover(text)
     cell = Cell("big", "ordinary", "rsv", "sum_len", (3, 0, 5, 1, 8, 2, 2, 7))
-    subject.scene(cell)
-    began = time.perf_counter()
-    outcome = subject.run(cell)
-
-    assert outcome.failure is None
-    assert time.perf_counter() - began < 1
+    assert subject.run(cell).failure is None
 
 
 def test_a_dropped_sum_is_found_and_shrunk_to_one_token() -> None:
