@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from boundaryc.runtime.collectives import Collective
+from boundaryc.runtime.collectives import Collective, Sizes
 
 Fp8Scale = Literal["token", "group128", "static"]
 Format = Literal["fp8", "int8"]
@@ -80,12 +80,19 @@ def quantized_all_reduce(x: Tensor, group: Collective, form: Format = "int8") ->
     if group.size == 1 or not rows:
         return x
     if group.size == 2:
-        gathered = (group.all_gather(part) for part in _blocks(x, form))
-        return _numbers(*gathered).view(2, rows, width).sum(dim=0).to(x.dtype)
-    each, more = divmod(rows, group.size)
-    sizes = tuple(each + (member < more) for member in range(group.size)) if more else None
-    own = _blocks(group.reduce_scatter(x, sizes), form)
-    return _numbers(*(group.all_gather(part, sizes) for part in own)).to(x.dtype)
+        values, scales = _blocks(x, form)
+        parts = _numbers(group.all_gather(values), group.all_gather(scales))
+        return parts.view(2, rows, width).sum(dim=0).to(x.dtype)
+    sizes = _shared_out(rows, group.size)
+    values, scales = _blocks(group.reduce_scatter(x, sizes), form)
+    values, scales = group.all_gather(values, sizes), group.all_gather(scales, sizes)
+    return _numbers(values, scales).to(x.dtype)
+
+
+def _shared_out(rows: int, members: int) -> Sizes | None:
+    """About as many rows for each member; None where it is as many for all."""
+    each, more = rows // members, rows % members
+    return tuple(each + int(member < more) for member in range(members)) if more else None
 
 
 def _blocks(x: Tensor, form: Format) -> tuple[Tensor, Tensor]:
