@@ -65,14 +65,14 @@ def test_typing() -> None:
     state = State(Phase.INPUT, rows=1, owes=0, residual=1, handed_off=True)
     done = Quantise().apply(state, asked)
 
-    assert done == replace(state, quantized=True)
+    assert done == state._replace(quantized=True)
     assert Quantise().apply(done, asked) is None
     assert Quantise().apply(state, plain) is None
-    assert Quantise().apply(replace(state, phase=Phase.STREAM), asked) is None
+    assert Quantise().apply(state._replace(phase=Phase.STREAM), asked) is None
     assert GatherSum(1, 0).apply(state, asked) is not None
     assert GatherSum(1, 0).apply(done, asked) is None
-    assert AllGather(1, variable=False).apply(done, asked) == replace(done, rows=0)
-    assert Slice(1).apply(replace(done, rows=0), asked) == done
+    assert AllGather(1, variable=False).apply(done, asked) == done._replace(rows=0)
+    assert Slice(1).apply(done._replace(rows=0), asked) == done
 
 
 def _planned(quantize: Quantize | None, *, columns: int = 4096) -> TopologyPlan:

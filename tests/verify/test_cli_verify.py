@@ -188,6 +188,7 @@ def test_every_cell_has_options_that_select_it_alone() -> None:
         "--split": "splits",
         "--entry": "entries",
         "--size": "sizes",
+        "--mode": "modes",
     }
     for cell in (*every[::17], *[cell for cell in every if cell.many][::17]):
         words = _cell_words(cell)

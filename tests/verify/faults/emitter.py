@@ -199,7 +199,7 @@ FAULTS = (
         "columns-merged-too-far",
         "A kind of batch falls to a column that was planned for even rows.",
         "boundaryc/emit/columns.py",
-        "    return first is not None and behaviour(first) == wanted",
+        "    return first is not None and alike[first] == wanted",
         "    return first is not None",
         "traffic",
     ),
