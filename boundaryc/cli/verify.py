@@ -58,6 +58,7 @@ def _cells(command: CommandT) -> CommandT:
         ("--split", "splits", "Only this split of context-parallel batches."),
         ("--entry", "entries", "Only this state of the stack's input: complete or partial."),
         ("--size", "sizes", "Only the plans of this size of batch: few or many rows."),
+        ("--mode", "modes", "Only this mode: prefill or decode, where a stack tells them apart."),
     )
     for name, key, what in reversed(repeatable):
         command = click.option(name, key, multiple=True, help=f"{what} Repeatable.")(command)
@@ -278,7 +279,7 @@ def _selection(chosen: dict[str, Any]) -> Selection:
     from boundaryc.verify.matrix import Selection
 
     names = ("topologies", "variants", "policies", "paddings")
-    more = ("batches", "splits", "entries", "sizes")
+    more = ("batches", "splits", "entries", "sizes", "modes")
     if chosen["rows"] is not None and chosen["batches"]:
         raise click.UsageError("--rows is a batch of its own; it excludes --batches")
     rows = None if chosen["rows"] is None else _rows(chosen["rows"])
@@ -360,4 +361,5 @@ def _cell_words(cell: Cell) -> list[str]:
     words += ["--rows", ",".join(map(str, cell.rows))]
     if cell.split:
         words += ["--split", cell.split]
-    return [*words, "--entry", cell.entry, "--size", "many" if cell.many else "few"]
+    words += ["--entry", cell.entry, "--size", "many" if cell.many else "few"]
+    return [*words, "--mode", cell.mode]

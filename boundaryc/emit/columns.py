@@ -10,18 +10,25 @@ from boundaryc.plan.result import Column
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Batches that every column treats alike; ``few`` as the variant's threshold has it."""
+    """Batches that every column treats alike; ``few`` as the variant's threshold has it.
+
+    ``mode`` is None where no column tells prefill from decode.
+    """
 
     variant: str
     even: frozenset[str]
     entry: str
     few: bool
+    mode: str | None
 
     def fits(self, column: Column) -> bool:
         """Whether the run-time choice, the first column that fits, may stop at ``column``.
 
-        A column for many rows carries no bound: the one for few rows stands before it.
+        A column for many rows carries no bound: the one for few rows stands before it. One for
+        decoding carries no mode: the one for prefills stands before it.
         """
+        if column.mode == "prefill" and self.mode != "prefill":
+            return False
         if (column.variant, column.entry) != (self.variant, self.entry):
             return False
         if not self.even.issuperset(column.even):
@@ -34,6 +41,7 @@ class Kind:
             (column.variant, column.entry) == (self.variant, self.entry)
             and self.even == frozenset(column.even)
             and column.few in (None, self.few)
+            and column.mode == self.mode
         )
 
 
@@ -45,7 +53,7 @@ def merged(columns: Sequence[Column], behaviours: Sequence[Hashable]) -> tuple[i
     numbers: dict[Hashable, int] = {}
     alike = [numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours]
     kinds = {
-        Kind(column.variant, frozenset(column.even), column.entry, few)
+        Kind(column.variant, frozenset(column.even), column.entry, few, column.mode)
         for column in columns
         for few in (True, False)
     }

@@ -254,7 +254,7 @@ def _exit(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, 
 
 def _scatters_first(boundary: Boundary) -> bool:
     """Whether what begins to complete the producer's sum, here or in the next stage, scatters."""
-    sums = (ops.AllReduce, ops.ReduceScatter, ops.GatherSum)
+    sums = (ops.AllReduce, ops.QuantizedAllReduce, ops.ReduceScatter, ops.GatherSum)
     first = next((op for op in boundary.path.ops if isinstance(op, sums)), None)
     return isinstance(first, ops.ReduceScatter)
 

@@ -93,7 +93,15 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"join"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
-    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
+    taken |= {
+        "quantized_all_reduce",
+        "InputScale",
+        "input_scale",
+        "quantize_fp8",
+        "quantize_int8",
+        "scales",
+        "values",
+    }
     taken |= {param for op in outside.values() for param in op.params}
     taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
@@ -215,7 +223,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
     following = plan.operations[target.update] if target else None
     kept = _leaves_alone(boundary, update, read, following)
-    calls = replace(calls, kept=kept, additive=stage.additive)
+    calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]
@@ -244,6 +252,8 @@ def _how(boundary: Boundary) -> str:
         match op:
             case ops.AllReduce():
                 words.append(How.ALL_REDUCE.value)
+            case ops.QuantizedAllReduce():
+                words.append(How.QUANTIZED.value)
             case ops.ReduceScatter(_, variable):
                 how = How.VARIABLE_REDUCE_SCATTER if variable else How.REDUCE_SCATTER
                 words.append(how.value)

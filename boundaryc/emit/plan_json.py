@@ -102,6 +102,8 @@ def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object
         found["few"] = [column.few for column in columns]
     if any(column.entry != "complete" for column in columns):
         found["entry"] = [column.entry for column in columns]
+    if any(column.mode is not None for column in columns):
+        found["mode"] = [column.mode for column in columns]
     return found
 
 

@@ -24,6 +24,7 @@ class How(Enum):
     REDUCE_SCATTER = "rs"
     VARIABLE_REDUCE_SCATTER = "rsv"
     GATHER_SUM = "placed"
+    QUANTIZED = "quantized"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Calls:
     ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
     needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
     ``names`` are the names under which operations from outside are imported, by operation name.
-    ``additive`` are the replicated terms of the producer's output.
+    ``additive`` are the replicated terms of the producer's output, and ``quantized_sum`` is the
+    format in which its sum may travel.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read.
@@ -62,6 +64,7 @@ class Calls:
     kept: bool = False
     quantize: Quantize | None = None
     additive: tuple[Additive, ...] = ()
+    quantized_sum: str | None = None
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -150,6 +153,8 @@ class Writer:
         match step.op:
             case ops.AllReduce(axes):
                 self._all_reduce(step, axes)
+            case ops.QuantizedAllReduce(axes):
+                self._quantized_all_reduce(step, axes)
             case ops.ReduceScatter(axes, variable):
                 self._reduce_scatter(step, axes, variable)
             case ops.GatherSum(gather, total):
@@ -188,6 +193,15 @@ class Writer:
         self._say(f"sum over {group}")
         self._collect(f"all_reduce({group})", self._completes(step, group))
         self.script.how.append(How.ALL_REDUCE)
+
+    def _quantized_all_reduce(self, step: Step, axes: int) -> None:
+        group, form = self.scope.group(axes), self.calls.quantized_sum
+        self._call("quantized_all_reduce")
+        self._put(f'{self.value} = quantized_all_reduce({self.value}, groups.{group}, "{form}")')
+        self._say(f"sum over {group} as {form}")
+        text = f"quantized_all_reduce({group})"
+        self._collect(text, f"{self._completes(step, group)}, as {form} with scales")
+        self.script.how.append(How.QUANTIZED)
 
     def _reduce_scatter(self, step: Step, axes: int, variable: bool) -> None:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.after.rows, variable)

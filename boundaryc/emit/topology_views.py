@@ -187,6 +187,8 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
         words += [f"even={quoted(atoms)}"] if atoms else []
         words += [f"row_multiple={multiple}"] if multiple > 1 else []
         words += [f'entry="{column.entry}"'] if column.entry != COMPLETE else []
+        # What is planned for decoding stands behind, and serves all that have not been served.
+        words += [f'mode="{column.mode}"'] if column.mode == "prefill" else []
         words += [f"max_rows={topology.few_rows[column.variant]}"] if column.few else []
         lines += closed(bracketed("Column(", words, ")", indent=5))
     if len(lines) == 1 and len(lines[0]) < 86:

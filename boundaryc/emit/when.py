@@ -108,15 +108,33 @@ def _clause(
 
 def batches(every: list[Column], some: list[Column]) -> str:
     """Which of ``every`` kind of batch of a variant ``some`` are."""
-    words, within = "batches", every
+    words, within = _narrowed(every, some)
+    if set(some) == set(within):
+        return f"batches{words}"
+    cut = _cut(within, some)
+    if cut:
+        return f"batches{words}{cut}"
+    rest = [column for column in every if column not in some]
+    others, without = _narrowed(every, rest)
+    if set(rest) == set(without):
+        return f"batches other than those{others}"
+    kinds = [_alone(column, within) for column in some]
+    return f"batches{words} cut evenly over {listed(kinds, 'or')} alone"
+
+
+def _narrowed(every: list[Column], some: list[Column]) -> tuple[str, list[Column]]:
+    """The traits that ``some`` share and others do not, and all columns that have them."""
+    words, within = "", every
     for text, fits in _TRAITS:
         narrower = [column for column in within if fits(column)]
         if len(narrower) < len(within) and set(some) <= set(narrower):
             words, within = words + text, narrower
-    return words if set(some) == set(within) else words + _cut(within, some)
+    return words, within
 
 
 _TRAITS: tuple[tuple[str, Callable[[Column], bool]], ...] = (
+    (" in prefill", lambda column: column.mode == "prefill"),
+    (" in decode", lambda column: column.mode == "decode"),
     (" of few rows", lambda column: column.few is True),
     (" of many rows", lambda column: column.few is False),
     (" with a complete input", lambda column: column.entry == "complete"),
@@ -125,7 +143,8 @@ _TRAITS: tuple[tuple[str, Callable[[Column], bool]], ...] = (
 """Kinds of batch that have words for themselves."""
 
 
-def _cut(every: list[Column], some: list[Column]) -> str:
+def _cut(every: list[Column], some: list[Column]) -> str | None:
+    """The axes that tell ``some`` from the others; None where no axes do."""
     axes = every[0].even
     for axis_count in range(1, len(axes) + 1):
         for names in combinations(axes, axis_count):
@@ -134,8 +153,7 @@ def _cut(every: list[Column], some: list[Column]) -> str:
                 return f" cut evenly over {listed(names)}"
             if some == [column for column in every if column not in even]:
                 return f" cut unevenly over {listed(names, 'or')}"
-    kinds = [_alone(column, every) for column in some]
-    return f" cut evenly over {listed(kinds, 'or')} alone"
+    return None
 
 
 def _alone(column: Column, every: list[Column]) -> str:

@@ -108,8 +108,9 @@ class Stage:
     With `joins_sum` the residual may be added to a partial, which rounds it as the sum is rounded.
     `update_scale` is the factor of "scaled_add", else None. `before_gather` and `needs_every_row`
     are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
-    so itself. With `post_addition` the model adds a tensor between update and read. `additive` is
-    ordered by name.
+    so itself. `quantized_sum` is the format in which the sum of its output may travel in a prefill,
+    None where it may not. With `post_addition` the model adds a tensor between update and read.
+    `additive` is ordered by name.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Stage:
     before_gather: frozenset[str] = field(default=frozenset(), metadata=QUIET)
     needs_every_row: frozenset[str] = field(default=frozenset(), metadata=QUIET)
     quantize: Quantize | None = field(default=None, metadata=QUIET)
+    quantized_sum: Literal["fp8", "int8"] | None = field(default=None, metadata=QUIET)
     post_addition: bool = field(default=False, metadata=QUIET)
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
 

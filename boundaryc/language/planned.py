@@ -31,7 +31,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "per_call": ("operation.facts=per_call",),
         "pipeline": ("stack.pipeline",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
-        "quantized_sum": ("stage.quantized_sum", "operation.facts=quantized_sum"),
         "residual": ("stack.residual",),
         "residual_dtype": ("stack.residual_dtype",),
         "rewrites_residual": ("operation.facts=rewrites_residual",),

@@ -25,6 +25,7 @@ Operations = Mapping[str, OperationShape]
 
 _ONLY = {"plain_add": "update", "joins_sum": "update", "at_producer": "update"} | {
     "outlives_producer": "update",
+    "quantized_sum": "update",
     "plain_norm": "read",
 }
 
@@ -68,6 +69,10 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
         if role != entry.role:
             message = f"`{fact}` is a fact about an operation with `role: {role}`"
             help_ = f"remove the fact, or declare `role: {role}`"
+            context.report("BC209", (*path, "facts", index), message, help_)
+        elif fact == "quantized_sum" and "plain_add" not in entry.facts:
+            message = "`quantized_sum` is for an update that is a plain add"
+            help_ = "remove the fact, or declare `plain_add` too if the operation is one"
             context.report("BC209", (*path, "facts", index), message, help_)
     for index, param in enumerate(entry.params):
         context.name("param", param, (*path, "params", index))
@@ -131,6 +136,14 @@ def check_operation(
         help_ = f"use it as `{declared.role}: {name}`, or change its role"
         other: tuple[Path, str] = (("operations", name), "declared here")
         context.report("BC208", path, message, help_, other=other)
+
+
+def quantized_sum(update: str | ScaledAddShape, operations: Operations) -> bool:
+    """Whether an update allows a sum that travelled quantised, or might if it existed."""
+    if isinstance(update, ScaledAddShape):
+        return False
+    declared = operations.get(update)
+    return declared is None or {"plain_add", "quantized_sum"} <= {*declared.facts}
 
 
 def plain_add(update: str | ScaledAddShape, operations: Operations) -> bool:

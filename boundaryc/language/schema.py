@@ -41,6 +41,7 @@ Fact = Literal[
     "at_producer",
     "outlives_producer",
     "joins_sum",
+    "quantized_sum",
 ]
 
 
@@ -146,6 +147,9 @@ class StageShape(Shape):
     )
     quantize: QuantizeShape | None = Field(
         default=None, description="the input as values and scales, like {format: fp8, scale: token}"
+    )
+    quantized_sum: Literal["fp8", "int8"] | None = Field(
+        default=None, description="as what the sum of a prefill may travel, if not in full"
     )
     post_addition: bool = Field(
         default=False, description="whether the model adds a tensor after the update"

@@ -74,6 +74,10 @@ def check_keys(
         message = "a residual that joins the sum would be transformed with it"
         help_ = "remove `joins_sum`"
         context.report("BC213", (*path, "joins_sum"), message, help_, key=True)
+    if entry.transform is not None and entry.quantized_sum:
+        message = "a sum that is transformed is not plainly added, so it may not travel quantised"
+        help_ = "remove `quantized_sum`"
+        context.report("BC213", (*path, "quantized_sum"), message, help_, key=True)
     if "post_addition" in entry.model_fields_set and not token_mixer:
         message = f"`post_addition` is for attention and mixer stages, and `{path[-1]}` is an ffn"
         help_ = "remove `post_addition`"

@@ -15,6 +15,7 @@ from boundaryc.language.residual import (
     check_operation,
     operations_of,
     plain_add,
+    quantized_sum,
     resolve_reduction,
 )
 from boundaryc.language.schema import StackShape, StageShape
@@ -100,6 +101,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         before_gather=frozenset(entry.before_gather),
         needs_every_row=frozenset(entry.needs_every_row),
         quantize=resolve_quantize(entry, shape, path, context),
+        quantized_sum=entry.quantized_sum,
         post_addition=entry.post_addition,
         additive=resolve_additive(entry, reduction, operations, path, context),
     )
@@ -132,7 +134,7 @@ def check_additions(
 
 
 def _check_row_keys(name: str, entry: StageShape, shape: StackShape, context: Context) -> None:
-    """`order` and `joins_sum` where they would mean nothing."""
+    """`order`, `joins_sum` and `quantized_sum` where they would mean nothing."""
     path: Path = ("stages", name)
     if "order" in entry.model_fields_set and entry.kind != "attention":
         message = f"`order` is for attention stages, and `{name}` is of kind {entry.kind}"
@@ -142,3 +144,8 @@ def _check_row_keys(name: str, entry: StageShape, shape: StackShape, context: Co
         message = f"the update `{shown}` is not a plain add, so nothing can join its sum"
         help_ = "remove `joins_sum`, or declare the fact `plain_add` if the operation is one"
         context.report("BC212", (*path, "joins_sum"), message, help_, key=True)
+    if entry.quantized_sum and not quantized_sum(entry.update, shape.operations):
+        shown = entry.update if isinstance(entry.update, str) else "scaled_add"
+        message = f"the update `{shown}` does not allow that the sum before it travels quantised"
+        help_ = "remove `quantized_sum`, or declare the facts `plain_add` and `quantized_sum`"
+        context.report("BC212", (*path, "quantized_sum"), message, help_, key=True)

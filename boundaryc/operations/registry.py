@@ -22,6 +22,7 @@ class Facts:
     at_producer: bool = False
     outlives_producer: bool = False
     joins_sum: bool = False
+    quantized_sum: bool = False
     read_local: frozenset[str] = frozenset()
     read_whole: frozenset[str] = frozenset()
 
@@ -43,7 +44,11 @@ class Operation:
 
 BUILTIN: tuple[Operation, ...] = (
     Operation("identity", "enter", Facts(row_wise=True)),
-    Operation("add", "update", Facts(plain_add=True, row_wise=True, outlives_producer=True)),
+    Operation(
+        "add",
+        "update",
+        Facts(plain_add=True, row_wise=True, outlives_producer=True, quantized_sum=True),
+    ),
     Operation("scaled_add", "update", Facts(row_wise=True, outlives_producer=True)),
     Operation("scale", "transform", Facts(row_wise=True, linear=True)),
     Operation("output_norm", "transform", Facts(row_wise=True), params=("output_norm",)),

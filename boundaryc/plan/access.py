@@ -56,7 +56,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     LookupError where one that every boundary must have does not exist.
     """
     state, goal = handed_off(boundary), boundary.goal
-    facts = replace(boundary.facts, even=0, scatter=0, scatter_by_size=False)
+    facts = replace(boundary.facts, even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:

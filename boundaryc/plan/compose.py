@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
+from typing import Literal
 
 from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
@@ -25,7 +26,7 @@ from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table,
 from boundaryc.plan.search import Moves, fit
 from boundaryc.plan.state import EdgeFacts
 from boundaryc.topology import Mesh, Sizes, build_mesh
-from boundaryc.topology.contracts import inapplicable, regime
+from boundaryc.topology.contracts import CONTEXT_PARALLEL, inapplicable, regime
 
 
 def declared_operations(stack: Stack) -> Mapping[str, Operation]:
@@ -112,8 +113,19 @@ def _kinds(stack: Stack, mesh: Mesh, reasons: Mapping[str, str | None]) -> Itera
     """The kinds of batch of all variants that nothing speaks against."""
     for variant in (name for name, why in reasons.items() if why is None):
         for entry, _ in regime(variant, mesh, stack.entry).entries:
-            for even in _evenness(mesh):
-                yield Column(variant, even, entry)
+            for mode in _modes(stack, variant):
+                for even in _evenness(mesh):
+                    yield Column(variant, even, entry, mode=mode)
+
+
+def _modes(stack: Stack, variant: str) -> tuple[Literal["prefill", "decode"] | None, ...]:
+    """The modes that are planned apart: only a sum that may travel quantised asks for them.
+
+    Rows are cut over context-parallel ranks in a prefill alone.
+    """
+    if all(stage.quantized_sum is None for stage in stack.stages):
+        return (None,)
+    return ("prefill",) if variant == CONTEXT_PARALLEL else ("prefill", "decode")
 
 
 def _large(problem: Problem, mesh: Mesh, kind: Column, policy: str, small: Table) -> Table:
@@ -179,9 +191,7 @@ def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, orde
     demands = regime(column.variant, mesh, problem.stack.entry)
     batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
     facts = {
-        edge: edge_facts(
-            problem.stack, problem.operations, mesh, demands, column.even, policy, edge
-        )
+        edge: edge_facts(problem.stack, problem.operations, mesh, demands, column, policy, edge)
         for edge in problem.graph.edges()
     }
     try:

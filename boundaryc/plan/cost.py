@@ -2,7 +2,9 @@
 
 Bytes are for one rank and for as many tokens as the mesh has ranks, so that every share is a whole
 number: rows sharded over ``R`` are ``ranks / size(R)`` of them. An all-reduce over n ranks sends
-2(n-1)/n of its payload, a reduce-scatter or a gather (n-1)/n (ring or tree, to first order).
+2(n-1)/n of its payload, a reduce-scatter or a gather (n-1)/n (ring or tree, to first order). A
+quantised all-reduce gathers the values and scales of both members of a pair; larger groups
+reduce-scatter the payload and gather values and scales of what was summed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from boundaryc.plan.ops import (
     Join,
     Operation,
     Quantize,
+    QuantizedAllReduce,
     Read,
     ReduceScatter,
     Reorder,
@@ -107,7 +110,9 @@ def _width(state: State, facts: EdgeFacts) -> int:
 
 
 def _tensors(op: Operation, state: State, facts: EdgeFacts) -> int:
-    """How many tensors a move takes along: a quantised input is values and their scales."""
+    """How many collectives a move is: a quantised input is values and their scales."""
+    if isinstance(op, QuantizedAllReduce):
+        return 2 if facts.size(op.axes) == 2 else 3
     own = not isinstance(op, ResidualGather | Capture)
     return facts.quantized_tensors if own and state.quantized else 1
 
@@ -116,6 +121,11 @@ def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
     match op:
         case AllReduce(axes):
             return _share(2, axes, state.rows, facts) * _width(state, facts)
+        case QuantizedAllReduce(axes):
+            if facts.size(axes) == 2:
+                return _rows(state.rows, facts) * facts.quantized_sum
+            width = facts.widths.contribution + facts.quantized_sum
+            return _share(1, axes, state.rows, facts) * width
         case ReduceScatter(axes):
             return _share(1, axes, state.rows, facts) * _width(state, facts)
         case AllGather(axes):
@@ -147,6 +157,8 @@ def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
             return rows * widths.input
         case Quantize():
             return rows * (widths.input + widths.quantized)
+        case QuantizedAllReduce():
+            return rows * (widths.contribution + facts.quantized_sum)
         case Join():
             return rows * (2 * widths.contribution + widths.residual)
         case Transform():

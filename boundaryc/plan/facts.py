@@ -9,12 +9,15 @@ from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
 from boundaryc.language.model import Quantize, Stack
 from boundaryc.operations import Operation
+from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import Regime, may_defer, obeys_policy
 
 SCALE = 4
 """Bytes of one scale of a quantised value."""
+GROUP = 128
+"""Columns that share a scale."""
 ELEMENT = 2
 """Bytes of an element. All widths share it, so only ratios of costs depend on it."""
 
@@ -29,6 +32,7 @@ class _Sent:
     sums: bool = False  # the update is a sum that a norm may read before it is rounded
     linear: bool = False
     policy: bool = False
+    quantized: int = 0  # bytes of a row of its sum where that may travel quantised
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,16 @@ def edge_facts(
     operations: Mapping[str, Operation],
     mesh: Mesh,
     demands: Regime,
-    even: Iterable[str],
+    column: Column,
     policy: str,
     edge: Edge,
 ) -> EdgeFacts:
-    """What the planner may know of ``edge`` in a batch that cuts the axes ``even`` evenly."""
+    """What the planner may know of ``edge`` in a kind of batch."""
     sent = _sent(stack, operations, mesh, edge)
     asked = _asked(stack, operations, mesh, demands, edge)
     scatter = POLICIES[policy] if sent.policy else UNRESTRICTED
     ends = edge.consumer == FINAL and edge.producer != ENTRY
-    equal, width = axes_mask(mesh, even), stack.hidden_size * ELEMENT
+    equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
     fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
     return EdgeFacts(
         sizes=mesh.sizes,
@@ -75,6 +79,7 @@ def edge_facts(
         read_on=asked.on,
         read_local=asked.local,
         read_whole=asked.whole,
+        quantized_sum=sent.quantized if column.mode == "prefill" else 0,
         quantized_tensors=asked.tensors,
         widths=Widths(width, width, width, asked.quantized),
     )
@@ -94,6 +99,7 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
         sums=update.call is None,
         linear=transform is not None and transform.before_reduce_scatter,
         policy=obeys_policy(stage),
+        quantized=0 if stage.quantized_sum is None else _quantized_row(stack.hidden_size),
     )
 
 
@@ -110,10 +116,15 @@ def _asked(
         norm=read.plain_norm,
         local=demands.read_local | axes_mask(mesh, local),
         whole=axes_mask(mesh, whole),
-        on=demands.rows if stage.post_addition else None,
+        on=demands.rows | demands.read_local if stage.post_addition else None,
         quantized=quantized,
         tensors=tensors,
     )
+
+
+def _quantized_row(width: int) -> int:
+    """Bytes of a row of a sum as values and a scale for each 128 of them."""
+    return width + -(-width // GROUP) * SCALE
 
 
 def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
@@ -123,7 +134,7 @@ def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
     """
     if quantize is None:
         return 0, 0
-    scales = {"token": 1, "group128": width // 128, "static": 0}[quantize.scale]
+    scales = {"token": 1, "group128": width // GROUP, "static": 0}[quantize.scale]
     kept = width * ELEMENT if quantize.keep else 0
     return width + scales * SCALE + kept, 1 + bool(scales) + quantize.keep
 

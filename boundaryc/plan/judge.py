@@ -27,6 +27,7 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         transform=start.transform,
         transform_linear=facts.transform_linear,
         joins_sum=facts.joins_sum,
+        quantized_sum=bool(facts.quantized_sum),
         shards=facts.shards,
         by_token=start.by_token,
     )

@@ -26,6 +26,27 @@ class AllReduce:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantizedAllReduce:
+    """Sums the value over ``axes``, which travels quantised; every rank keeps all its rows.
+
+    It completes the sum, so that nothing is quantised twice, and does so before the hand-off: a
+    contribution that is to be added to the residual as it is, and nothing else.
+    """
+
+    axes: int
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The state after the sum, or None where it is not legal."""
+        if not self.axes or self.axes != state.owes or not facts.quantized_sum:
+            return None
+        if state.phase is not Phase.CONTRIBUTION or state.joined or state.transform:
+            return None
+        if state.handed_off:
+            return None
+        return state._replace(owes=0)
+
+
+@dataclass(frozen=True, slots=True)
 class ReduceScatter:
     """Sums the value over ``axes`` and leaves each rank its own part of the rows."""
 
@@ -270,6 +291,7 @@ class ResidualGather:
 
 Operation = (
     AllReduce
+    | QuantizedAllReduce
     | ReduceScatter
     | AllGather
     | Slice

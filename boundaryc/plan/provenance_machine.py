@@ -45,6 +45,7 @@ class DeclaredStart:
     transform: bool = False  # the contribution's declared transform is still to run
     transform_linear: bool = False  # it may run on a partial
     joins_sum: bool = False  # the update is a plain add that may take part in the sum
+    quantized_sum: bool = False  # the update is a plain add and the sum before it may be lossy
     shards: int = 0  # atoms whose parts interleave tokens
     by_token: bool = False  # the value is in token order
 
@@ -111,6 +112,8 @@ class Machine:
         match op:
             case ops.AllReduce() | ops.ReduceScatter() | ops.GatherSum():
                 self._sum(op)
+            case ops.QuantizedAllReduce(axes):
+                self._quantized_sum(axes)
             case ops.AllGather(axes, variable):
                 self._known(axes)
                 held = all_gather(self.layout, self.value, axes, self.rows, variable)
@@ -193,6 +196,14 @@ class Machine:
             held = all_reduce(layout, marks, value, summed)
         self._moved(held, rows)
         self.owes &= ~summed
+
+    def _quantized_sum(self, axes: int) -> None:
+        """Sum what only loses precision once, in a plain output that is complete afterwards."""
+        early = self.kind == "contribution" and not self.joined and not self.hand_offs
+        plain = self.start.quantized_sum and self.transforms == self.start.transform
+        if not (early and plain) or axes != self.owes:
+            require(self._all(), Reason.QUANTIZED_SUM)
+        self._sum(ops.AllReduce(axes))
 
     def _known(self, axes: int) -> None:
         if not axes or axes & ~self.layout.every:

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     HAND_OFF_STATE = "the value may not cross the hand-off like this"
     UNFINISHED = "the plan ends before the input is read"
     CAPTURE = "a capture is not the written residual on its declared rows, once"
+    QUANTIZED_SUM = "a sum travels quantised in part, undeclared, or not in its producer's exit"
     QUANTIZED = "the input is quantised not exactly once, or summed afterwards"
     ORDER = "rows are permuted that are not whole over the shards"
     INPUT_ROWS = "a rank ends with other input rows, or in another order, than declared"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from boundaryc.graph.build import Edge, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
@@ -27,12 +28,14 @@ class Column:
 
     ``entry`` says in what state the stack's input arrives. ``few`` tells batches of at most
     ``few_rows`` rows from larger ones where the two are planned differently; None serves both.
+    ``mode`` is None in stacks that treat prefill and decode alike.
     """
 
     variant: str
     even: tuple[str, ...]
     entry: str = "complete"
     few: bool | None = None
+    mode: Literal["prefill", "decode"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

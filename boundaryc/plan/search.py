@@ -23,6 +23,7 @@ from boundaryc.plan.ops import (
     Join,
     Operation,
     Quantize,
+    QuantizedAllReduce,
     Read,
     ReduceScatter,
     Reorder,
@@ -171,6 +172,8 @@ def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
         yield Reorder(not state.by_token)
     if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
         yield _capture(state, facts)
+    if facts.quantized_sum:
+        yield QuantizedAllReduce(state.owes)
     for axes in _parts(state.owes):
         yield AllReduce(axes)
         yield ReduceScatter(axes, facts.variable(axes, scatter=True))

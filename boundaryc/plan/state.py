@@ -77,6 +77,7 @@ class EdgeFacts:
     read_on: int | None  # the only rows on which the read has what it needs
     read_local: int  # atoms the rows of the read must be sharded over
     read_whole: int  # atoms the rows of the read must not be sharded over
+    quantized_sum: int  # bytes of a row of a sum that may travel quantised; 0 where none may
     quantized_tensors: int  # with rows, of a quantised input: values, scales; 0 where it is none
     widths: Widths
 

@@ -33,6 +33,8 @@ def _text(mesh: Mesh, op: ops.Operation) -> str:
     match op:
         case ops.AllReduce(axes):
             return f"all_reduce({mesh.label(axes)})"
+        case ops.QuantizedAllReduce(axes):
+            return f"quantized all_reduce({mesh.label(axes)})"
         case ops.ReduceScatter(axes):
             return f"reduce_scatter({mesh.label(axes)})"
         case ops.AllGather(axes):

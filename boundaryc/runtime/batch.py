@@ -42,8 +42,8 @@ class Column:
     """Which batches one column of the tables serves.
 
     Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes, whose embeddings
-    are ``entry``, and which have at most ``max_rows`` padded rows in all DP groups together, None
-    being any number. The first column that fits is taken, so narrower ones come first.
+    are ``entry``, which have at most ``max_rows`` padded rows in all DP groups together, and whose
+    mode is ``mode``; None is any. The first column that fits is taken, so narrower ones come first.
     ``row_multiple`` belongs to the variant: padded rows of a DP group are a multiple of it.
     """
 
@@ -52,14 +52,16 @@ class Column:
     row_multiple: int = 1
     entry: str = "complete"
     max_rows: int | None = None
+    mode: Mode | None = None
 
-    def fits(self, variant: str, entry: str, even: frozenset[str], rows: int) -> bool:
+    def fits(self, variant: str, entry: str, even: frozenset[str], rows: int, mode: Mode) -> bool:
         """Whether this column serves such a batch of ``rows`` padded rows."""
         return (
             self.variant == variant
             and self.entry == entry
             and even.issuperset(self.even)
             and (self.max_rows is None or rows <= self.max_rows)
+            and self.mode in (None, mode)
         )
 
 
@@ -247,7 +249,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         return Batch(
             facts=facts,
             variant=variant,
-            plan=self._select(variant, embeddings, leaves, sum(padded)),
+            plan=self._select(variant, facts, leaves, sum(padded)),
             groups=self._groups,
             rows=self._rows(Cut(self._cutter, leaves, sharding)),
             own=self._attention_rows(variant, whole, leaves, sharding),
@@ -290,10 +292,10 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
                 return column.row_multiple
         raise _no_path(variant)
 
-    def _select(self, variant: str, entry: str, leaves: tuple[int, ...], rows: int) -> int:
+    def _select(self, variant: str, facts: BatchFacts, leaves: tuple[int, ...], rows: int) -> int:
         even = even_atoms(self._mesh, leaves)
         for index, column in enumerate(self._columns):
-            if column.fits(variant, entry, even, rows):
+            if column.fits(variant, facts.embeddings, even, rows, facts.mode):
                 return index
         raise _no_path(variant)
 

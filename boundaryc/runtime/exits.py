@@ -33,8 +33,9 @@ AddsTail = Callable[[Any], bool]
 class ExitDecision:
     """What compute must not do, and what the boundary does instead; made by the compiler.
 
-    ``fuse_mlp_allreduce``: the sum crosses to the next stage. ``mlp_reduce_scatter``: `leave` ends
-    it in a reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
+    ``fuse_mlp_allreduce``: the sum crosses to the next stage, or `leave` does it in a form that
+    compute does not know, such as a quantised one. ``mlp_reduce_scatter``: `leave` ends it in a
+    reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
     ``adds_tail`` names the rank that adds a replicated component to a sum that the boundary owns;
     see `Exit.adds_tail`. ``before_sum`` and ``after_sum`` add the additive terms that the stage
     declares; both are None where it declares none.

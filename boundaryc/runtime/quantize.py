@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from boundaryc.runtime.collectives import Collective
+from boundaryc.runtime.collectives import Collective, Sizes
 
 Fp8Scale = Literal["token", "group128", "static"]
+Format = Literal["fp8", "int8"]
 
 GROUP = 128
 """Columns that share a scale in "group128" and in quantised sums."""
@@ -63,21 +64,50 @@ def dequantize(values: Tensor, scales: Tensor) -> Tensor:
     return (blocks * scales.unsqueeze(-1)).flatten(-2)
 
 
-def quantized_all_reduce(x: Tensor, group: Collective) -> Tensor:
-    """The sum of ``x`` [rows, width] over ``group``, sent as int8 with a scale per 128 columns.
+def quantized_all_reduce(x: Tensor, group: Collective, form: Format = "int8") -> Tensor:
+    """The sum of ``x`` [rows, width] over ``group``, which travels with a scale per 128 columns.
 
-    Every member's part is off by at most 1/254 of the largest value of its block. Members add what
-    they received in group order in float32, so all have equal results bit for bit. All members
-    call this or none: whether a sum may be quantised is decided from what all ranks know.
+    Two members exchange their quantised parts and add them in float32. More members would send
+    each part to all others: they sum and scatter rows unquantised, each quantises the rows that it
+    summed, and those are gathered, in 3/4 of an all-reduce's bytes for groups of any size.
+
+    In a block of 128 columns an int8 is off by at most 1/254 of the largest value of what is
+    quantised, an e4m3fn by 1/16 of itself or 2^-10 / 448 of that largest value. All members have
+    equal results bit for bit. All call this or none: whether a sum may be quantised is decided from
+    what all ranks know. No rows are sent where there are none.
     """
+    rows, width = x.shape
+    if group.size == 1 or not rows:
+        return x
+    if group.size == 2:
+        values, scales = _blocks(x, form)
+        parts = _numbers(group.all_gather(values), group.all_gather(scales))
+        return parts.view(2, rows, width).sum(dim=0).to(x.dtype)
+    sizes = _shared_out(rows, group.size)
+    values, scales = _blocks(group.reduce_scatter(x, sizes), form)
+    values, scales = group.all_gather(values, sizes), group.all_gather(scales, sizes)
+    return _numbers(values, scales).to(x.dtype)
+
+
+def _shared_out(rows: int, members: int) -> Sizes | None:
+    """About as many rows for each member; None where it is as many for all."""
+    each, more = rows // members, rows % members
+    return tuple(each + int(member < more) for member in range(members)) if more else None
+
+
+def _blocks(x: Tensor, form: Format) -> tuple[Tensor, Tensor]:
+    """``x`` [rows, width] as values of its shape and scales [rows, blocks]; the last is shorter."""
     rows, width = x.shape
     padded = torch.nn.functional.pad(x.to(torch.float32), (0, -width % GROUP))
     blocks = padded.view(rows, padded.shape[-1] // GROUP, GROUP)
-    scales = _scales(blocks, _INT8_MAX)
-    values = group.all_gather(_int8(blocks / scales).flatten(-2))
-    received = group.all_gather(scales.squeeze(-1))
-    parts = dequantize(values, received)
-    return parts.view(group.size, rows, padded.shape[-1]).sum(dim=0)[:, :width].to(x.dtype)
+    scales = _scales(blocks, _FP8_MAX if form == "fp8" else _INT8_MAX)
+    values = (_fp8 if form == "fp8" else _int8)(blocks / scales)
+    return values.flatten(-2)[:, :width], scales.squeeze(-1)
+
+
+def _numbers(values: Tensor, scales: Tensor) -> Tensor:
+    """The float32 numbers of `_blocks`."""
+    return values.to(torch.float32) * scales.repeat_interleave(GROUP, dim=-1)[:, : values.shape[-1]]
 
 
 def _scales(x: Tensor, largest: float) -> Tensor:

@@ -16,6 +16,7 @@ PADDINGS = ("sum_len", "max_len", "unpadded")
 SPLITS: tuple[Split, ...] = ("zigzag", "interleaved")
 ENTRIES = ("complete", "partial")
 SIZES = ("few", "many")
+MODES = ("prefill", "decode")
 BATCHES = tuple(shape.name for shape in shapes(2, 2))
 """The names of all batches; on fewer ranks some of them are the same batch under one name."""
 
@@ -36,6 +37,7 @@ class Selection:
     splits: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
     rows: tuple[int, ...] | None = None
 
 
@@ -77,18 +79,23 @@ def _selected(cells: Iterator[Cell], selection: Selection) -> Iterator[Cell]:
             _in(cell.split, selection.splits)
             and _in(cell.entry, selection.entries)
             and _in(SIZES[cell.many], selection.sizes)
+            and _in(cell.mode, selection.modes)
         ):
             yield cell
 
 
 def _versions(topology: TopologyPlan, cell: Cell) -> Iterator[Cell]:
-    """A cell for every split of its shards, every state of its input, and both sizes of batch."""
+    """A cell for every split of its shards and state of its input, both sizes and both modes.
+
+    Only where these make a difference.
+    """
     columns = [column for column in topology.columns if column.variant == cell.variant]
     splits: tuple[Split, ...] = SPLITS if cell.variant == CONTEXT_PARALLEL else ("",)
     entries = dict.fromkeys(column.entry for column in columns)
     sizes = (False, True) if any(column.few is not None for column in columns) else (False,)
-    for split, entry, many in product(splits, entries, sizes):
-        yield replace(cell, split=split, entry=entry, many=many)
+    modes = dict.fromkeys(column.mode or "prefill" for column in columns)
+    for split, entry, many, mode in product(splits, entries, sizes, modes):
+        yield replace(cell, split=split, entry=entry, many=many, mode=mode)
 
 
 def covering(cells: Sequence[Cell]) -> list[Cell]:
@@ -109,7 +116,7 @@ def _pairs(cell: Cell) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
         ("policy", cell.policy),
         ("padding", cell.padding),
         ("batch", _pattern(cell.rows)),
-        ("version", f"{cell.split} {cell.entry} {cell.many}"),
+        ("version", f"{cell.split} {cell.entry} {cell.many} {cell.mode}"),
     )
     return combinations(factors, 2)
 
@@ -144,6 +151,7 @@ def _check(plan: StackPlan, selection: Selection) -> None:
         "--split": (selection.splits, list(SPLITS)),
         "--entry": (selection.entries, list(ENTRIES)),
         "--size": (selection.sizes, list(SIZES)),
+        "--mode": (selection.modes, list(MODES)),
     }
     for option, (chosen, names) in known.items():
         for name in chosen:

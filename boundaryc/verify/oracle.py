@@ -28,7 +28,8 @@ class Reference:
     what it computes on, and the stream behind it. ``outputs`` and ``updated`` are for the moment
     before it: the output that reaches it, and the residual with that output. The end of the stack
     is a place too, see `end`. A stage with a quantised input computes on what that stands for;
-    ``quantized`` has its parts.
+    ``quantized`` has its parts. ``sums`` and ``written`` are what each stage leaves: its output
+    without a transform, and the residual with it and with what a model adds to it.
     """
 
     inputs: dict[Place, Tensor]
@@ -37,6 +38,8 @@ class Reference:
     updated: dict[Place, Tensor]
     output: Tensor
     quantized: dict[Place, Quantized] = field(default_factory=dict)
+    sums: dict[Place, Tensor] = field(default_factory=dict)
+    written: dict[Place, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def interpret(
         else:
             params = fixture.weights[before].params
             residual = meaning.update(stack.stage(before.stage), output, residual, params)
+            found.written[before] = residual
         found.outputs[place], found.updated[place] = output, residual
         if place in changes.additions:
             residual = residual + changes.additions[place]
@@ -89,7 +93,7 @@ def interpret(
             parts = found.quantized[place] = quantized(stage.quantize, x, params)
             x = parts.numbers
         found.inputs[place] = x
-        computed = _computed(stage, place, fixture, x.split(requests))
+        computed = found.sums[place] = _computed(stage, place, fixture, x.split(requests))
         output, before = meaning.transform(stage, computed, params), place
     return replace(found, output=rms_norm(residual, fixture.final, stack.norm))
 

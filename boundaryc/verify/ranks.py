@@ -12,7 +12,10 @@ from torch import Tensor
 from boundaryc import runtime
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.operations import transform_operation
+from boundaryc.plan.access import handed_off
+from boundaryc.plan.ops import QuantizedAllReduce
 from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.state import Phase
 from boundaryc.topology.contracts import (
     CONTEXT_PARALLEL,
     INPUT_SCATTERED,
@@ -41,6 +44,9 @@ class RankProgram:
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self.error = 0.0
         self._captured: list[tuple[Tensor, Tensor]] = []
+        graph = scene.subject.plan.graph
+        edges = [edge for layer in graph.walk for edge in layer]
+        self._crossed = dict(zip(_places(scene), [*edges[1:], graph.last], strict=True))
 
     def forward(self) -> float:
         """Runs the whole stack; returns the largest error. MismatchError where it is too large."""
@@ -140,7 +146,8 @@ class RankProgram:
         if stage.reduction == "partial":
             y = self._attend(place, x, held, following)
             _spoil(given, residual)
-            return boundary.finish(y, self.batch, **terms)
+            self._bring(place, y, following, terms)
+            return self._left(place, boundary.finish(y, self.batch, **terms))
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
                 y = self._feed_forward(place, x, following)
@@ -150,7 +157,47 @@ class RankProgram:
             if stage.reduction == "local_tail" and exit_.adds_tail:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
         _spoil(given, residual)
-        return exit_.finish(y)
+        self._bring(place, y, following, {})
+        return self._left(place, exit_.finish(y))
+
+    def _bring(
+        self, place: Place, y: Tensor, following: Boundary, terms: dict[str, Tensor]
+    ) -> None:
+        """Notes what this rank adds to a sum that may travel quantised."""
+        if self.scene.subject.plan.stack.stage(place.stage).quantized_sum is None:
+            return
+        start, sums = following.start, self.scene.sums
+        held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
+        part, _ = _share(self.scene.topology.mesh, self.rank, start.owes)
+        sums.bring(place, f"part {part}", y[held.positions], held.tokens)
+        for name, term in terms.items():
+            own = term if term.dim() == 1 else term[held.positions]
+            sums.bring(place, name, own, held.tokens)
+
+    def _left(self, place: Place, output: Any) -> Any:
+        """What a stage left; where its sum travelled quantised, judged by what that may cost.
+
+        The model goes on with the oracle's numbers, from which no later comparison is off.
+        """
+        boundary = self.scene.boundaries[self._crossed[place]]
+        lossy = [op for op in boundary.path.ops if isinstance(op, QuantizedAllReduce)]
+        if not lossy:
+            return output
+        form = self.scene.subject.plan.stack.stage(place.stage).quantized_sum
+        state, reference = handed_off(boundary), self.scene.reference
+        written = state.phase is Phase.STREAM
+        right = (reference.written if written else reference.sums)[place]
+        held = self.scene.held(self.rank, state.rows, by_token=state.by_token)
+        if output.shape[0] != held.count:
+            raise MismatchError(f"{place}: output: {output.shape[0]} rows, must be {held.count}")
+        at = coordinates(self.scene.topology.mesh, self.rank)
+        group = tuple(-1 if lossy[0].axes >> index & 1 else own for index, own in enumerate(at))
+        own, expected = output[held.positions], right[held.tokens]
+        wrong = self.scene.sums.judge(place, str(form), group, own, expected, held.tokens)
+        if wrong:
+            raise MismatchError(f"{place}: output: {wrong}")
+        output[held.positions] = expected
+        return output
 
     def _read(self, place: Place, given: Any, held: Held) -> Tensor:
         """What the stage computes on, float64, from what it was given, which is compared.
@@ -223,12 +270,18 @@ class RankProgram:
             raise MismatchError(f"{what}: error {error:.3g}")
 
 
+def _places(scene: Scene) -> list[Place]:
+    """All stages of all layers in their order."""
+    layers = scene.subject.plan.stack.layers
+    return [Place(index, name) for index, layer in enumerate(layers) for name in layer]
+
+
 def batch_facts(cell: Cell) -> dict[str, Any]:
     """The arguments of ``stack.batch`` for a cell."""
     facts: dict[str, Any] = {
         "rows_per_dp": list(cell.rows),
         "padding": cell.padding,
-        "mode": "prefill",
+        "mode": cell.mode,
     }
     if cell.variant == SEQUENCE_PARALLEL:
         facts["sequence_parallel"] = True

@@ -31,6 +31,8 @@ class Prover:
         width = max(WIDTH, max(topology.spec.tp for topology in plan.topologies))
         if any(one.quantize and one.quantize.scale == "group128" for one in plan.stack.stages):
             width = max(2, -(-width // GROUP)) * GROUP
+        elif any(one.quantized_sum for one in plan.stack.stages):
+            width = max(width, GROUP + GROUP // 2)  # a block, and one that is not full
         fixture = build_fixture(plan.stack, stage_params(plan), width=width, seed=seed)
         self.subject = Subject(plan, package, fixture)
         self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}

@@ -17,6 +17,7 @@ from boundaryc.verify.batches import Layout, in_token_order, lay_out, shortest_r
 from boundaryc.verify.deeds import Deeds
 from boundaryc.verify.fixture import Fixture, Place, mix
 from boundaryc.verify.oracle import Reference
+from boundaryc.verify.quantized_sums import Sums
 
 Split = Literal["", "zigzag", "interleaved"]
 
@@ -32,7 +33,8 @@ class Cell:
     """What one run is for; ``rows`` are the real tokens of every attention-DP group.
 
     ``split`` deals the rows out to context-parallel shards; ``entry`` says whether the stack's
-    input still owes its sum; ``many`` runs the plans of large batches on this small one.
+    input still owes its sum; ``many`` runs the plans of large batches on this small one; ``mode``
+    is "prefill" or "decode", which only some stacks tell apart.
     """
 
     topology: str
@@ -43,10 +45,12 @@ class Cell:
     split: Split = ""
     entry: str = "complete"
     many: bool = False
+    mode: str = "prefill"
 
     def __str__(self) -> str:
         rows = ",".join(map(str, self.rows))
         extras = [self.split, self.entry if self.entry != "complete" else "", "many" * self.many]
+        extras.append("decode" * (self.mode == "decode"))
         more = "".join(f" {extra}" for extra in extras if extra)
         return f"{self.topology} {self.variant} {self.policy} {self.padding}{more} [{rows}]"
 
@@ -87,6 +91,7 @@ class Scene:
                 and column.entry == self.cell.entry
                 and set(column.even) <= even
                 and column.few in (None, few)
+                and column.mode in (None, self.cell.mode)
             ):
                 return index
         raise LookupError(f"no column for {self.cell}")
@@ -105,6 +110,11 @@ class Scene:
         stack = self.subject.plan.stack
         name = stack.policy_auto if policy == "auto" else policy
         return dict(self.topology.tables[name][self.column])
+
+    @cached_property
+    def sums(self) -> Sums:
+        """What ranks bring to sums that travel quantised."""
+        return Sums(len(self.tokens))
 
     @cached_property
     def _held(self) -> dict[tuple[int, int, bool], Held]:

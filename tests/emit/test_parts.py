@@ -18,6 +18,7 @@ from boundaryc.emit.naming import suffixes
 from boundaryc.emit.output import emit
 from boundaryc.emit.render import templates_directory
 from boundaryc.emit.runs import runs
+from boundaryc.emit.when import batches
 from boundaryc.language import loads
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.result import Column
@@ -73,6 +74,43 @@ def test_columns_of_few_and_many_rows(large: str) -> None:
     kept = merged(columns, ["few", large])
 
     assert kept == ((0, 1) if large == "many" else (1,))
+
+
+@given(st.lists(st.integers(0, 2), min_size=8, max_size=8))
+def test_merged_columns_by_mode_and_size(behaviours: list[int]) -> None:
+    """Each batch finds what was planned for it: decoding passes by what is for prefills."""
+    columns = [
+        Column("ordinary", even, few=few, mode=mode)
+        for mode in ("prefill", "decode")
+        for even in (("a",), ())
+        for few in (True, False)
+    ]
+    kept = merged(columns, behaviours)
+
+    for index, wanted in enumerate(columns):
+        first = next(
+            k
+            for k in kept
+            if columns[k].mode in ("decode", wanted.mode)
+            and set(columns[k].even) <= set(wanted.even)
+            and (wanted.few or not columns[k].few)
+        )
+        assert behaviours[first] == behaviours[index]
+    if len(set(behaviours)) == 1:
+        assert kept == (7,)
+
+
+def test_batches_in_words() -> None:
+    """Modes and sizes by name, and what remains by what it is not."""
+    pre, dec = (
+        [Column("ordinary", ("a",), few=few, mode=mode) for few in (True, False)]
+        for mode in ("prefill", "decode")
+    )
+    both = [*pre, *dec]
+
+    assert batches(both, pre) == "batches in prefill"
+    assert batches(both, dec[:1]) == "batches in decode of few rows"
+    assert batches(both, [*pre[:1], *dec]) == "batches other than those in prefill of many rows"
 
 
 def test_a_tuple_of_one_is_a_tuple_at_every_width() -> None:

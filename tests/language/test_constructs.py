@@ -34,7 +34,7 @@ def _draft(name: str) -> Stack:
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
     stages = {stage.name: stage for stage in opened(ALL).stages}
-    assert list(stages) == ["mamba", "attention", "mlp", "gated", "experts", "tail"]
+    assert list(stages) == ["mamba", "attention", "mlp", "gated", "experts", "tail", "plain"]
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
         needs_every_row=frozenset({"attn_tp", "attn_cp"}),
@@ -65,6 +65,9 @@ def test_stages() -> None:
     assert stages["tail"] == Stage(
         *("tail", "ffn", False, "local_tail", "norm", "add"),
         quantize=Quantize("int8", "token", False),
+    )
+    assert stages["plain"] == Stage(
+        *("plain", "ffn", False, "scoped", "norm", "merge"), quantized_sum="int8"
     )
 
 
@@ -130,7 +133,7 @@ def test_a_draft_inherits_what_it_does_not_say() -> None:
     assert (draft.captures, draft.drafts) == ((), ())
     assert (target.entry, target.policy_auto) == ("complete", "rsv")
     assert [operation.name for operation in draft.operations] == ["gate"]
-    assert [operation.name for operation in target.operations] == ["soften"]
+    assert [operation.name for operation in target.operations] == ["merge", "soften"]
 
 
 def test_a_draft_puts_a_stage_in_place_of_the_stacks() -> None:

@@ -230,7 +230,6 @@ REJECTED: dict[str, Edits] = {
     "per_call": _fact("per_call"),
     "pipeline": _key("pipeline"),
     "post_norm": _of_stage("read: «post_norm, update: «post_norm"),
-    "quantized_sum": [*_of_stage("«quantized_sum: 1, update: gate"), *_fact("quantized_sum")[1:]],
     "residual": _key("residual"),
     "residual_dtype": _key("residual_dtype"),
     "rewrites_residual": _fact("rewrites_residual"),

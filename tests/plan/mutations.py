@@ -10,6 +10,7 @@ from boundaryc.plan.ops import (
     AllReduce,
     GatherSum,
     Operation,
+    QuantizedAllReduce,
     ReduceScatter,
     ResidualGather,
     ResidualSlice,
@@ -46,7 +47,14 @@ def _other_axes(op: Operation, atoms: int) -> Iterator[Operation]:
                 if gather and (gather, total) != (op.gather, op.sum):
                     yield GatherSum(gather, total)
     elif isinstance(
-        op, AllReduce | ReduceScatter | AllGather | Slice | ResidualSlice | ResidualGather
+        op,
+        AllReduce
+        | QuantizedAllReduce
+        | ReduceScatter
+        | AllGather
+        | Slice
+        | ResidualSlice
+        | ResidualGather,
     ):
         for axes in sets:
             if axes and axes != op.axes:

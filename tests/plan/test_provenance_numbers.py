@@ -143,7 +143,7 @@ class _Numbers:
             self.residual, self.residual_rows = self.value, self.rows
         rows, held = self.rows, self.value
         match op:
-            case o.AllReduce(axes):
+            case o.AllReduce(axes) | o.QuantizedAllReduce(axes):
                 self.value, self.owes = self.added(held, axes), self.owes & ~axes
             case o.ReduceScatter(axes, variable):
                 self.rows, self.owes = rows | axes, self.owes & ~axes

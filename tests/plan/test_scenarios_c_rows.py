@@ -118,13 +118,17 @@ def test_hg3_an_empty_rank_joins_the_sum_and_skips_the_norm() -> None:
 
 
 def test_hg5_decisions_read_what_all_ranks_know() -> None:
-    """sgl-project/sglang#20853: the column follows facts of the whole batch, never a local mode."""
+    """sgl-project/sglang#20853: the column follows facts of the whole batch, never a local mode.
+
+    The mode is one that all ranks state, also those whose own part of the batch has another.
+    """
     assert {field.name for field in fields(runtime.Column)} == {
         "variant",
         "even",
         "row_multiple",
         "entry",
         "max_rows",
+        "mode",
     }
     spec = topology(8, dp=4, ep=8)
     with subject(stack(spec, layers=SPARSE * 2)) as prover:

@@ -256,6 +256,7 @@ def _facts() -> EdgeFacts:
         read_on=None,
         read_local=0,
         read_whole=0,
+        quantized_sum=0,
         quantized_tensors=0,
         widths=Widths(2, 2, 2, 0),
     )

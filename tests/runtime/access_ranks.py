@@ -14,6 +14,7 @@ from boundaryc.runtime import (
     Mesh,
     quantized_all_reduce,
 )
+from boundaryc.runtime.quantize import Format
 from tests.runtime import sample
 from tests.runtime.model import WIDTH, Norm
 from tests.runtime.ranks import Model, RecordingGroups, groups
@@ -111,18 +112,24 @@ def wide_sums(rank: int) -> tuple[list[float], list[float]]:
     return sums[0].float().unique().tolist(), sums[1].float().unique().tolist()
 
 
-def quantized(rank: int, dtype: torch.dtype, rows: int, peaks: Sequence[float]) -> Any:
-    """This rank's partial of blocks with such maxima, and its quantised and plain sums."""
-    mesh = Mesh((("attn_tp", 4, "attn_tp"),))
+def quantized(
+    rank: int, dtype: torch.dtype, rows: int, peaks: Sequence[float], form: Format, members: int
+) -> Any:
+    """This rank's partial of blocks with such maxima, and its quantised and plain sums.
+
+    The last block has 96 columns. Groups are of ``members`` of the four ranks.
+    """
+    mesh = Mesh((("attn_dp", 4 // members, "attn_dp"), ("attn_tp", members, "attn_tp")))
     group = groups(None).collective(mesh, ("attn_tp",))
     generator = torch.Generator().manual_seed(rank)
     blocks = torch.rand((rows, len(peaks), 128), generator=generator, dtype=torch.float64)
     blocks[..., 0] = 1.0
     partial = (blocks * torch.tensor(peaks, dtype=torch.float64)[:, None]).flatten(1).to(dtype)
+    partial = partial[:, :-32]
     before = partial.clone()
-    result = quantized_all_reduce(partial, group)
+    result = quantized_all_reduce(partial, group, form)
     assert partial.equal(before)
-    return result, group.all_reduce(partial.double())
+    return result, group.all_reduce(partial.double()), group.all_gather(result.contiguous())
 
 
 def two_sums(rank: int) -> tuple[Tensor, Tensor, bool]:

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from boundaryc.runtime import CopiedCollective, Sizes, WideCollective
+from boundaryc.runtime import (
+    CopiedCollective,
+    SingleCollective,
+    Sizes,
+    WideCollective,
+    quantized_all_reduce,
+)
 from tests.gloo.pool import shared_pool
 from tests.runtime.access_ranks import EXTRA
 from tests.runtime.model import LAYERS, reference, streams
@@ -147,20 +153,35 @@ def test_rd5_a_group_that_rounds_at_every_step_is_made_wide() -> None:
     assert wide.all_reduce(counts).dtype is torch.int64
 
 
+@pytest.mark.parametrize("members", [2, 4])
+@pytest.mark.parametrize("form", ["int8", "fp8"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("rows", [0, 3])
-def test_qc1_a_quantised_sum_has_no_cliff(dtype: torch.dtype, rows: int) -> None:
-    """Blocks far below and above 128 / 65504 in one row: each within 1 % of its largest value."""
-    peaks = (1e-3, 1.0, 0.00195, 1e-6, 0.0, 300.0)
-    results = shared_pool().run("tests.runtime.access_ranks:quantized", dtype, rows, peaks)
+@pytest.mark.parametrize("rows", [0, 3, 8])
+def test_qc1_a_quantised_sum_has_no_cliff(
+    dtype: torch.dtype, rows: int, form: str, members: int
+) -> None:
+    """Blocks far below and above 128 / 65504 in one row: each within 1 % of its largest value.
 
-    for quantised, plain in results:
+    An fp8 is off by a sixteenth of itself at most.
+    """
+    peaks = (1e-3, 1.0, 0.00195, 1e-6, 0.0, 300.0)
+    results = shared_pool().run("tests.runtime.access_ranks:quantized", dtype, rows, peaks, form,
+                                members)  # fmt: skip
+
+    for quantised, plain, everyone in results:
         assert quantised.dtype is dtype
-        assert quantised.equal(results[0][0])
-        error = (quantised.double() - plain).unflatten(1, (len(peaks), 128)).abs()
-        largest = plain.unflatten(1, (len(peaks), 128)).abs().amax(-1, keepdim=True)
-        rounding = torch.finfo(dtype).eps / 2 + 6e-8 / largest.clamp(min=1e-9)
-        assert (error <= (0.01 + rounding) * largest).all()
+        assert everyone.equal(quantised.repeat(members, 1))
+        for mine, exact in zip(quantised.double().split(128, 1), plain.split(128, 1), strict=True):
+            largest = exact.abs().amax(-1, keepdim=True)
+            rounding = torch.finfo(dtype).eps / 2 + 6e-8 / largest.clamp(min=1e-9)
+            allowed = 0.01 * largest if form == "int8" else exact.abs() / 16 + 1e-5 * largest
+            assert ((mine - exact).abs() <= allowed + rounding * largest).all()
+
+
+def test_a_group_of_one_has_nothing_to_quantise() -> None:
+    """What is not sent keeps its precision."""
+    x = torch.rand(3, 200)
+    assert quantized_all_reduce(x, SingleCollective()).equal(x)
 
 
 def test_al2_two_sums_in_flight_do_not_share_storage() -> None:

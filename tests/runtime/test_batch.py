@@ -188,6 +188,18 @@ def test_few_rows_have_columns_of_their_own() -> None:
     assert build(facts, columns=columns).plan == 2
 
 
+def test_a_mode_may_have_columns_of_its_own() -> None:
+    """Those of prefills stand before one for any mode; all ranks state the same one."""
+    columns = (
+        Column("ordinary", mode="prefill", max_rows=8),
+        Column("ordinary", mode="prefill"),
+        Column("ordinary"),
+    )
+    for mode, rows, plan in (("prefill", 4, 0), ("prefill", 9, 1), ("decode", 4, 2)):
+        facts = {**GOOD, "rows_per_dp": [rows, 0], "mode": mode}
+        assert {build(facts, rank=rank, columns=columns).plan for rank in range(8)} == {plan}
+
+
 @pytest.mark.parametrize(
     ("changes", "plan"),
     [

@@ -16,7 +16,12 @@ LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
 
 OPERATIONS = {
-    "plain": ("update", "plain_add", (), ("plain_add", "row_wise", "outlives_producer")),
+    "plain": (
+        "update",
+        "plain_add",
+        (),
+        ("plain_add", "row_wise", "outlives_producer", "at_producer", "quantized_sum"),
+    ),
     "decayed": ("update", "decayed_add", (), ("row_wise", "outlives_producer", "at_producer")),
     "gated": ("update", "gated_add", ("gate",), ("row_wise", "linear", *LASTING)),
     "squashed": ("update", "squashed_add", ("gate", "norm"), ("row_wise", *LASTING)),
@@ -106,9 +111,13 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
             words.append(f"{role}: {chosen}")
     if kind == "attention" and draw(st.booleans()) and draw(st.booleans()):
         words.append("order: token")
-    plain = "[plain_add" in operations.get("plain", "") and "update: plain" in words
+    declared = operations.get("plain", "") if "update: plain" in words else ""
+    plain = "[plain_add" in declared
     if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
         words.append("joins_sum: allow")
+    added = "quantized_sum" in declared or "update" not in " ".join(words)
+    if draw(st.booleans()) and (added or _rarely(draw)):
+        words.append(f"quantized_sum: {draw(st.sampled_from(('fp8', 'int8')))}")
     own_read = any(f"read: {name}" in words for name in OPERATIONS)
     if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
         words.append(f"quantize: {_quantization(draw, width)}")
@@ -160,6 +169,8 @@ def _operation(draw: Draw, name: str) -> str:
     chosen = draw(st.sets(st.sampled_from(facts)))
     if role == "update" and params and not chosen & {*LASTING} and not _rarely(draw):
         chosen.add(draw(st.sampled_from(LASTING)))
+    if "plain_add" not in chosen and not _rarely(draw):
+        chosen.discard("quantized_sum")
     claimed = sorted(chosen, key=facts.index)
     words = [f"role: {role}", f"call: tests.verify.operations:{function}"]
     words += [f"facts: [{', '.join(claimed)}]"] if claimed else []

@@ -175,10 +175,12 @@ def test_every_cell_has_options_that_select_it_alone() -> None:
     from boundaryc.cli.verify import _cell_words, _selection
 
     wide = STACK.replace("hidden_size: 64", "hidden_size: 4096")  # size of batch matters there
+    wide = wide.replace("{kind: attention}", "{kind: attention, quantized_sum: int8}")
     plan = plan_stack(loads(wide.replace("count: 1", "count: 4")))
     every = list(matrix(plan, Selection()))
     assert {cell.entry for cell in every} == {"complete", "partial"}
     assert {cell.many for cell in every} == {False, True}
+    assert {cell.mode for cell in every} == {"prefill", "decode"}
     assert {cell.split for cell in every} == {"", "zigzag", "interleaved"}
     names = {
         "--topology": "topologies",
@@ -188,6 +190,7 @@ def test_every_cell_has_options_that_select_it_alone() -> None:
         "--split": "splits",
         "--entry": "entries",
         "--size": "sizes",
+        "--mode": "modes",
     }
     for cell in (*every[::17], *[cell for cell in every if cell.many][::17]):
         words = _cell_words(cell)

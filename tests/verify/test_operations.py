@@ -110,7 +110,6 @@ stages:
 layers:
   pattern: "DEMDME"
   stages: {D: [attention, mlp], E: [attention, experts], M: [mixer]}
-variants: [ordinary, context_parallel]
 """
 
 ADDITIVE = """\

@@ -64,8 +64,8 @@ FAULTS = (
         "output-changed-after-finish",
         "The model scales what a boundary handed out.",
         RANKS,
-        "        return exit_.finish(y)",
-        "        return exit_.finish(y) * 1",
+        "        return self._left(place, exit_.finish(y))",
+        "        return self._left(place, exit_.finish(y)) * 1",
         "refusals",
     ),
     _fault(

@@ -104,8 +104,8 @@ FAULTS = (
         "column-of-own-rows",
         "The column is chosen by this rank's rows: ranks may choose different ones.",
         BATCH,
-        "            plan=self._select(variant, embeddings, leaves, sum(padded)),",
-        "            plan=self._select(variant, embeddings, leaves[self._cutter.rank:][:1] * "
+        "            plan=self._select(variant, facts, leaves, sum(padded)),",
+        "            plan=self._select(variant, facts, leaves[self._cutter.rank:][:1] * "
         "len(leaves), sum(padded)),",
         "census",
     ),
