@@ -29,7 +29,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "norm of a stage": ("stage.norm",),
         "overlap": ("stack.overlap",),
         "per_call": ("operation.facts=per_call",),
-        "pipeline": ("stack.pipeline",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "quantized_sum": ("stage.quantized_sum", "operation.facts=quantized_sum"),
         "residual": ("stack.residual",),

@@ -303,6 +303,14 @@ class DraftShape(Shape):
     )
 
 
+class PipelineShape(Shape):
+    """`pipeline`: cuts between layers."""
+
+    payload: Literal["partial", "complete"] = Field(
+        default="partial", description="whether a sum may be owed while its parts travel"
+    )
+
+
 Variant = Literal["ordinary", "context_parallel", "input_scattered", "sequence_parallel"]
 
 
@@ -345,6 +353,9 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="draft stacks by name; they inherit what they do not say",
+    )
+    pipeline: PipelineShape | None = Field(
+        default=None, description="what travels between pipeline stages, like {payload: partial}"
     )
 
 

@@ -117,7 +117,7 @@ class Batch(Generic[GroupsT, RowsT]):
         own: Span,
         group: Span,
         global_rows: int,
-        cut: tuple[Sharding | None, int, int],
+        cut: tuple[Cut, int, int],
     ) -> None:
         self.facts = facts
         self.variant = variant
@@ -172,11 +172,16 @@ class Batch(Generic[GroupsT, RowsT]):
         copied.release()
         return copied
 
+    def rows_on(self, axes: Axes) -> int:
+        """This rank's rows, pads included, of a value whose rows the atoms ``axes`` cut."""
+        members = self._cut[0].members(axes, finer=axes)
+        return members.stop - members.start
+
     def local_tokens(self) -> Tensor:
         """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""
-        sharding, group, part = self._cut
-        if sharding is not None:
-            return sharding.tokens(group)[part]
+        cut, group, part = self._cut
+        if cut.sharding is not None:
+            return cut.sharding.tokens(group)[part]
         return torch.arange(self._own.first, self._own.first + self._own.real)
 
 
@@ -244,16 +249,17 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         group, part, _ = self._place
         padded, leaves, sharding = self._cut(facts, variant)
         whole = Span(padded[group], rows[group])
+        cut = Cut(self._cutter, leaves, sharding)
         return Batch(
             facts=facts,
             variant=variant,
             plan=self._select(variant, embeddings, leaves, sum(padded)),
             groups=self._groups,
-            rows=self._rows(Cut(self._cutter, leaves, sharding)),
+            rows=self._rows(cut),
             own=self._attention_rows(variant, whole, leaves, sharding),
             group=whole,
             global_rows=sum(padded),
-            cut=(sharding, group, part),
+            cut=(cut, group, part),
         )
 
     def _check_entry(self, facts: BatchFacts) -> None:

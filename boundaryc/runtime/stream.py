@@ -48,6 +48,7 @@ class Form(Enum):
     PLANNED = "planned"  # as the producer left it, or not entered yet
     COMPLETED = "completed"  # its sum was finished early, the update is still pending
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
+    RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -199,6 +200,15 @@ class ResidualStream:
             raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
         self.state = StreamState.WRITTEN
         return hidden
+
+    def arrive(self, residual: Tensor | None = None) -> None:
+        """Makes this initial stream one that other ranks have run so far, behind their output.
+
+        ``residual`` None: it comes with that output.
+        """
+        self.state = StreamState.WRITTEN
+        if residual is not None:
+            self.residual = residual
 
     def take(self, hidden: Tensor | OwedOutput) -> Tensor:
         """The value behind what the last stage handed out; the stream is written afterwards.

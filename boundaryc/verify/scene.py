@@ -32,7 +32,8 @@ class Cell:
     """What one run is for; ``rows`` are the real tokens of every attention-DP group.
 
     ``split`` deals the rows out to context-parallel shards; ``entry`` says whether the stack's
-    input still owes its sum; ``many`` runs the plans of large batches on this small one.
+    input still owes its sum; ``many`` runs the plans of large batches on this small one. ``cuts``
+    are the layers before which the stack goes on on other ranks.
     """
 
     topology: str
@@ -43,10 +44,12 @@ class Cell:
     split: Split = ""
     entry: str = "complete"
     many: bool = False
+    cuts: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         rows = ",".join(map(str, self.rows))
         extras = [self.split, self.entry if self.entry != "complete" else "", "many" * self.many]
+        extras.append(f"cut {','.join(map(str, self.cuts))}" if self.cuts else "")
         more = "".join(f" {extra}" for extra in extras if extra)
         return f"{self.topology} {self.variant} {self.policy} {self.padding}{more} [{rows}]"
 
