@@ -1,4 +1,4 @@
-"""`pipeline`: whether layers run on different sets of ranks, and what travels between them."""
+"""`pipeline` and `segments`: layers that run on other ranks, or later."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def resolve_pipeline(
         help_ = "remove `pipeline`: a cut lies between two layers"
         context.report("BC204", ("pipeline",), message, help_, key=True)
     return shape.pipeline.payload
+
+
+def resolve_segments(shape: StackShape, count: int, context: Context) -> bool:
+    """Whether a forward of a stack of `count` layers, 0 after an error, may stop between them."""
+    if shape.segments and count == 1:
+        message = "a forward of one layer has one segment"
+        help_ = "remove `segments`: a forward stops between two layers"
+        context.report("BC204", ("segments",), message, help_, key=True)
+    return shape.segments

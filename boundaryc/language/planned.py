@@ -35,7 +35,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "residual_dtype": ("stack.residual_dtype",),
         "rewrites_residual": ("operation.facts=rewrites_residual",),
         "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
-        "segments": ("stack.segments",),
         "state": ("operation.state",),
         "streams": ("operation.streams",),
         "terminal": ("stack.terminal",),

@@ -357,6 +357,9 @@ class StackShape(Shape):
     pipeline: PipelineShape | None = Field(
         default=None, description="what travels between pipeline stages, like {payload: partial}"
     )
+    segments: bool = Field(
+        default=False, description="whether a forward may run some layers now and others later"
+    )
 
 
 def shape_at(path: tuple[str | int, ...]) -> type[Shape] | None:

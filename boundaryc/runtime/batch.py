@@ -7,6 +7,7 @@ what only this rank knows, so all ranks choose the same column and with it the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -89,7 +90,9 @@ class Batch(Generic[GroupsT, RowsT]):
 
     __slots__ = (
         "_cut",
+        "_goes_on",
         "_own",
+        "_segments",
         "captures",
         "exit",
         "facts",
@@ -118,6 +121,7 @@ class Batch(Generic[GroupsT, RowsT]):
         group: Span,
         global_rows: int,
         cut: tuple[Cut, int, int],
+        segments: bool = False,
     ) -> None:
         self.facts = facts
         self.variant = variant
@@ -133,6 +137,8 @@ class Batch(Generic[GroupsT, RowsT]):
         self.exit: Exit | None = None
         self._own = own
         self._cut = cut
+        self._segments = segments
+        self._goes_on = False
 
     @property
     def stack_rows(self) -> int:
@@ -152,12 +158,39 @@ class Batch(Generic[GroupsT, RowsT]):
     def start(self, captures: tuple[str, ...], at: int = ANY) -> None:
         """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped.
 
-        ``at`` is the index of the stage that comes first.
+        ``at`` is the index of the stage that comes first. BoundaryError where this batch is not the
+        first segment of its forward.
         """
+        if self._goes_on:
+            raise BoundaryError(
+                "this segment goes on with a stream; only the segment with the first layer starts "
+                "one"
+            )
         self.captures = {name: [] for name in captures}
         self.stream = ResidualStream(captured=self.captures)
         self.stream.at = at
         self.exit = None
+
+    def segment(self) -> Self:
+        """The batch with which the forward goes on, maybe after other batches ran.
+
+        It has this one's facts, stream and captures; this one has none of them afterwards, so that
+        no stage runs twice. BoundaryError inside a stage, where no stream was started, and in a
+        stack whose file does not declare ``segments``.
+        """
+        if not self._segments:
+            raise BoundaryError(
+                "this stack's forwards run as a whole: declare `segments: true` in its file"
+            )
+        if self.exit is not None:
+            raise BoundaryError("a segment ends between two stages; close the exit first")
+        self.stream.rest()
+        following = copy(self)
+        following.stream, following.captures = self.stream, self.captures
+        following._goes_on = True
+        self.captures = {}
+        self.release()
+        return following
 
     def release(self) -> None:
         """Drops the stream and what it holds: no boundary runs before the next `start`."""
@@ -204,13 +237,26 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
         self.global_rows = batch.global_rows
         self.stream, self.captures, self.exit = batch.stream, batch.captures, batch.exit
         self._own, self._cut = batch._own, batch._cut
+        self._segments, self._goes_on = batch._segments, batch._goes_on
         batch.release()
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
-    """Resolves batches of one stack on one rank; ``entry`` is what its file says of its input."""
+    """Resolves batches of one stack on one rank.
 
-    __slots__ = ("_columns", "_cutter", "_entry", "_groups", "_mesh", "_place", "_rows")
+    ``entry`` is what its file says of its input, ``segments`` whether its forwards have any.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_cutter",
+        "_entry",
+        "_groups",
+        "_mesh",
+        "_place",
+        "_rows",
+        "_segments",
+    )
 
     def __init__(
         self,
@@ -220,7 +266,10 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         groups: GroupsT,
         rows: Callable[[Cut], RowsT],
         entry: Embeddings = "complete",
+        *,
+        segments: bool = False,
     ) -> None:
+        self._segments = segments
         self._mesh = mesh
         self._columns = columns
         self._groups = groups
@@ -260,6 +309,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
             group=whole,
             global_rows=sum(padded),
             cut=(cut, group, part),
+            segments=self._segments,
         )
 
     def _check_entry(self, facts: BatchFacts) -> None:

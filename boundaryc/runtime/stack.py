@@ -232,7 +232,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures, ``entry`` is what it says of the stack's input.
+    file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
+    may stop between layers.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -242,6 +243,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
+    segments: bool = False
     stack_name: str = ""
     topology: str = ""
 
@@ -280,7 +282,13 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._stop = table.stages_before(layers.stop)
         self._batches = BatchBuilder(
-            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
+            self.mesh,
+            self.rank,
+            self.columns,
+            self.groups,
+            type(self).rows_type,
+            self.entry,
+            segments=self.segments,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:

@@ -190,6 +190,13 @@ class ResidualStream:
         self.at = position.index + 1
         self.left = position.name
 
+    def rest(self) -> None:
+        """Sees that the stream is between two stages: BoundaryError where it is not."""
+        if self.state is StreamState.UNSTARTED:
+            raise BoundaryError(_NOT_STARTED)
+        if self.state is not StreamState.INITIAL and self.handle is None:
+            raise BoundaryError("a segment ends between two stages; finish this stage first")
+
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
 

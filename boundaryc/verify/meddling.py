@@ -94,19 +94,22 @@ class MeddlingProgram(RankProgram):
         self._check_captures(place, graph.last)
 
     def _cross(self, index: int, hidden: Any) -> Any:
-        """Half of what is done around a cut is done before it, the other half behind it."""
-        if index % 2:
-            graph, stack = self.scene.subject.plan.graph, self.scene.subject.plan.stack
-            behind = (
-                (Place(at, edge.consumer), edge)
-                for at, edges in enumerate(graph.walk)
-                for edge in edges
-                if at >= index
-            )
-            place, edge = next(behind, (end(stack), graph.last))
-            if place not in self._before_cut:
-                hidden = self._meddle(place, edge, hidden)
-                self._before_cut.add(place)
+        """Half of what is done around a cut is done before it, the other half behind it.
+
+        An update with parameters runs before the cut, so all that its output allows does too.
+        """
+        plan = self.scene.subject.plan
+        behind = (
+            (Place(at, edge.consumer), edge)
+            for at, edges in enumerate(plan.graph.walk)
+            for edge in edges
+            if at >= index
+        )
+        place, edge = next(behind, (end(plan.stack), plan.graph.last))
+        bound = plan.operations[plan.stack.stage(edge.producer).update].params
+        if (bound or index % 2) and place not in self._before_cut:
+            hidden = self._meddle(place, edge, hidden)
+            self._before_cut.add(place)
         return super()._cross(index, hidden)
 
     def _acts(self, place: Place) -> tuple[str, ...]:
