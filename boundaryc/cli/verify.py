@@ -99,6 +99,7 @@ def _recordings(command: CommandT) -> CommandT:
 )
 @_cells
 @click.option("--rows", help="One batch: the tokens of each attention-DP group, as in 3,0,5,1.")
+@click.option("--cut", help="The layers before which pipeline cuts lie, as in 2,5; or none.")
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -283,7 +284,18 @@ def _selection(chosen: dict[str, Any]) -> Selection:
     if chosen["rows"] is not None and chosen["batches"]:
         raise click.UsageError("--rows is a batch of its own; it excludes --batches")
     rows = None if chosen["rows"] is None else _rows(chosen["rows"])
-    return Selection(**{name: chosen[name] for name in (*names, *more)}, rows=rows)
+    cuts = None if chosen["cut"] is None else _layers(chosen["cut"])
+    return Selection(**{name: chosen[name] for name in (*names, *more)}, rows=rows, cuts=cuts)
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    """The numbers of --cut."""
+    words = [word.strip() for word in text.split(",")]
+    if words == ["none"]:
+        return ()
+    if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in words):
+        raise click.UsageError(f"--cut takes layers, as in 2,5, or none: {text[:60]!r}")
+    return tuple(sorted({int(word) for word in words}))
 
 
 def _rows(text: str) -> tuple[int, ...]:
@@ -347,18 +359,21 @@ def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
         smallest = shrink(prover, failure.cell)
         click.echo(f"failed: {failure.cell}\n  smallest: {smallest.cell}", err=True)
         click.echo(f"  {smallest.failure}".replace("\n", "\n  "), err=True)
+        can_cut = prover.subject.plan.stack.pipeline is not None
+        selects = _cell_words(smallest.cell, can_cut=can_cut)
         words = ["boundaryc", "verify", str(task.source), *_out_words(out)]
-        words += ["--stack", task.stack, *_cell_words(smallest.cell), "--seed", str(task.seed)]
+        words += ["--stack", task.stack, *selects, "--seed", str(task.seed)]
         click.echo(f"  rerun: {shlex.join(words)}", err=True)
     if len(failures) > SHOWN:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)
 
 
-def _cell_words(cell: Cell) -> list[str]:
+def _cell_words(cell: Cell, *, can_cut: bool) -> list[str]:
     """The options that select one cell and no other."""
     words = ["--topology", cell.topology, "--variant", cell.variant]
     words += ["--policy", cell.policy, "--padding", cell.padding]
     words += ["--rows", ",".join(map(str, cell.rows))]
+    words += ["--cut", ",".join(map(str, cell.cuts)) or "none"] if can_cut else []
     if cell.split:
         words += ["--split", cell.split]
     words += ["--entry", cell.entry, "--size", "many" if cell.many else "few"]

@@ -8,10 +8,13 @@ from boundaryc.emit.between import AccessDraft, ResumeDraft, Shown
 from boundaryc.emit.drafts import Draft, rendered
 from boundaryc.emit.functions import Named, TopologyFunctions, VariantFunctions
 from boundaryc.emit.imports import module_imports
-from boundaryc.emit.layout_text import wrapped
+from boundaryc.emit.layout_text import closed, indented, tuple_lines, wrapped
+from boundaryc.emit.topology_views import quoted
+from boundaryc.emit.transfer import TransferDraft
 from boundaryc.emit.variant_views import batches
 from boundaryc.emit.views import Lines, ModuleView
 from boundaryc.plan.result import StackPlan
+from boundaryc.topology import Mesh
 
 ABOUT = (
     "An `Access` is what a stage leaves with its output, named by the state of that output: how "
@@ -31,6 +34,8 @@ def access_view(
     records = {"Resume"} | ({"Access"} if known.accesses else set())
     if any(_is_shown(one.draft) for one in known.resumes.values()):
         records.add("CaptureMove")
+    if any(one.draft.transfer for one in known.resumes.values()):
+        records.add("Transfer")
     return ModuleView(
         doc=(
             "What runs when a model uses an output between two stages.",
@@ -60,14 +65,16 @@ def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[L
     for left in accesses:
         yield from new(left.draft.functions().values())
         yield _access(left, known)
+    late = [left for left in known.accesses.values() if not left.draft.functions()]
     for resume in _as_met(functions, known):
         yield from new(resume.draft.functions())
-        yield _resume(resume, known)
+        if resume.draft.transfer:  # it names them
+            yield from (_access(left, known) for left in late)
+            late = []
+        yield _resume(resume, functions, known)
     for named in known.beside.values():
         yield from new([named.draft])
-    for left in known.accesses.values():
-        if not left.draft.functions():
-            yield _access(left, known)
+    yield from (_access(left, known) for left in late)
 
 
 def _as_met(functions: TopologyFunctions, known: VariantFunctions) -> Iterable[Named[ResumeDraft]]:
@@ -85,7 +92,9 @@ def _access(left: Named[AccessDraft], known: VariantFunctions) -> Lines:
     return _record(left.name, "Access", fields)
 
 
-def _resume(resume: Named[ResumeDraft], known: VariantFunctions) -> Lines:
+def _resume(
+    resume: Named[ResumeDraft], functions: TopologyFunctions, known: VariantFunctions
+) -> Lines:
     draft = resume.draft
     fields = [f"written={known.beside[draft.written.key].name}"]
     if draft.completed:
@@ -96,11 +105,27 @@ def _resume(resume: Named[ResumeDraft], known: VariantFunctions) -> Lines:
         arguments += ["allocates=True"] if shown.allocates else []
         if arguments:
             fields.append(f"{field}=CaptureMove({', '.join(arguments)})")
-    return _record(resume.name, "Resume", fields)
+    travels: Lines = ()
+    if draft.transfer:
+        travels = indented(closed(_transfer(draft.transfer, functions.plan.mesh, known)))
+    return _record(resume.name, "Resume", fields, travels)
 
 
-def _record(name: str, kind: str, fields: list[str]) -> Lines:
-    return (f"{name} = {kind}(", *(f"    {field}," for field in fields), ")")
+def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Lines:
+    parts = [f'("{name}", {quoted(mesh.names(rows))})' for name, rows in draft.parts]
+    fields: list[Lines] = [(f"rows={quoted(mesh.names(draft.rows))}",)]
+    if parts:
+        fields.append(tuple_lines("parts=", parts, indent=9))
+    fields += [(f"{flag}=True",) for flag in ("owes", "written") if getattr(draft, flag)]
+    functions, accesses = draft.functions(), draft.accesses()
+    fields += [(f"{name}={known.beside[one.key].name}",) for name, one in functions.items()]
+    fields += [(f"{name}={known.accesses[one.key].name}",) for name, one in accesses.items()]
+    inside = (line for field in fields for line in indented(closed(field)))
+    return ("transfer=Transfer(", *inside, ")")
+
+
+def _record(name: str, kind: str, fields: list[str], more: Lines = ()) -> Lines:
+    return (f"{name} = {kind}(", *(f"    {field}," for field in fields), *more, ")")
 
 
 def _is_shown(resume: ResumeDraft) -> bool:

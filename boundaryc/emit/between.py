@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
@@ -24,6 +25,9 @@ from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
 from boundaryc.topology import Mesh
+
+if TYPE_CHECKING:
+    from boundaryc.emit.transfer import TransferDraft
 
 RAW = next(operation for operation in BUILTIN if operation.name == "raw")
 MOVED = ("value: Tensor", "batch: Batch")
@@ -86,17 +90,20 @@ class ResumeDraft:
     completed: Draft | None
     producer: Shown
     input: Shown
+    transfer: TransferDraft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names."""
         every = (self.completed, self.written, self.producer.move, self.input.move)
-        return tuple(draft for draft in every if draft is not None)
+        travels = self.transfer.every_function() if self.transfer else ()
+        return (*(draft for draft in every if draft is not None), *travels)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
         completed = self.completed and self.completed.key
-        return (self.base, self.written.key, completed, self.producer.key, self.input.key)
+        shown = (self.producer.key, self.input.key)
+        return (self.base, self.written.key, completed, shown, self.transfer and self.transfer.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +125,20 @@ def between(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
 
     ``shows``: its consumer is a token mixer, which may be asked to show the residual it reads.
     """
-    left = None if edge.producer == ENTRY else _left(ways, scope, calls)
+    left = None if edge.producer == ENTRY else left_behind(ways, scope, calls)
     return Between(left, _resume(edge, ways, scope, calls, shows=shows), None)
 
 
-def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
+def left_behind(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
+    """What can be done with an output, as its stage's exit leaves it in the stream."""
     state, update = ways.handed_off, calls.update
     assert update is not None
     plain = state.phase is Phase.STREAM or is_plain(update)
     fold = fold_completed = None
     if plain and ways.fold is not None:
-        fold = _fold(ways, ways.fold, state, scope, calls)
+        fold = folding(ways, ways.fold, state, scope, calls)
     if plain and ways.fold_completed is not None:
-        fold_completed = _fold(ways, ways.fold_completed, ways.done, scope, calls)
+        fold_completed = folding(ways, ways.fold_completed, ways.done, scope, calls)
     spread = None
     if ways.spread:
         base = f"spread_to_{_label(scope.mesh, state.rows)}"
@@ -138,7 +146,7 @@ def _left(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
         base += "_by_token" * state.by_token
         spread = _moved(ways, ways.spread, ways.stack_rows, scope, base, title)
     return AccessDraft(
-        base=_state_name(scope.mesh, state),
+        base=state_name(scope.mesh, state),
         update=_words(calls),
         residual=f"RESIDUAL_{_label(scope.mesh, state.residual)}".upper(),
         complete=_complete(ways, scope, calls) if ways.complete else None,
@@ -158,10 +166,11 @@ def _words(calls: Calls) -> str:
     """A producer's transform and update as words of an identifier."""
     said = [operation.name for operation in (calls.transform, calls.update) if operation]
     factors = [repr(factor) for factor in (calls.factor, calls.scale) if factor is not None]
-    return _word("_".join([*said, *factors])).upper()
+    return as_word("_".join([*said, *factors])).upper()
 
 
-def _state_name(mesh: Mesh, state: State) -> str:
+def state_name(mesh: Mesh, state: State) -> str:
+    """What an output is, as a word of an identifier."""
     what = "COMPLETE"
     if state.phase is Phase.STREAM:
         what = "WRITTEN"
@@ -182,7 +191,7 @@ def _complete(ways: Access, scope: Scope, calls: Calls) -> Draft:
     writer = Writer(scope, calls, at_producer=False, names=names)
     script = writer.write(replayed(ways.complete, ways.handed_off, ways.facts))
     return Draft(
-        base="_".join([f"complete_over_{group}", *map(_word, script.summary[1:])]),
+        base="_".join([f"complete_over_{group}", *map(as_word, script.summary[1:])]),
         params=MOVED,
         returns="Tensor",
         doc=(*summary("The complete output", script), *collectives(script)),
@@ -192,7 +201,7 @@ def _complete(ways: Access, scope: Scope, calls: Calls) -> Draft:
     )
 
 
-def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> Draft:
+def folding(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> Draft:
     """From an output to the written residual; the stream itself stays as it is."""
     names = Names("value", "stream.residual", "residual")
     if state.phase is Phase.STREAM:
@@ -206,7 +215,7 @@ def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> 
     if script.summary:
         doc = summary(title if state.phase is not Phase.STREAM else "The residual", script)
     done = script.summary[:-1] if script.summary[-1:] == ["add"] else script.summary
-    words = [_word(text) for text in done]
+    words = [as_word(text) for text in done]
     kind = "fold_written" if state.phase is Phase.STREAM else "fold"
     return Draft(
         base="_".join([kind, *words]),
@@ -219,7 +228,7 @@ def _fold(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> 
     )
 
 
-def _word(step: str) -> str:
+def as_word(step: str) -> str:
     """A step of a summary as a word of an identifier."""
     return re.sub(r"\W+", "_", step.replace(" over ", " ").replace("-", "minus "))
 

@@ -12,6 +12,7 @@ from boundaryc.emit.layout_text import listed
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, How
+from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import Operation, transform_operation
@@ -92,16 +93,9 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
     taken |= {"join"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
-    taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
-    taken |= {
-        "quantized_all_reduce",
-        "InputScale",
-        "input_scale",
-        "quantize_fp8",
-        "quantize_int8",
-        "scales",
-        "values",
-    }
+    taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
+    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
+    taken |= {"quantized_all_reduce"}
     taken |= {param for op in outside.values() for param in op.params}
     taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
@@ -111,7 +105,8 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
         others = {other.partition(":")[2] for other in calls.values() if other != call}
         clashes = function in taken or function in others
         clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
-        clashes |= function.startswith(("complete_over_", "fold", "spread_to_"))
+        own = ("complete_over_", "finish_to_send", "fold", "spread_to_")
+        clashes |= function.startswith(own)
         names[name] = f"{name}_operation" if clashes else function
     return names
 
@@ -155,6 +150,11 @@ def _between(
     key = (edge, ways, calls.kept, calls.carried)
     if key not in alike:
         alike[key] = between(edge, ways, scope, calls, shows=_mixes(plan, edge.consumer))
+        left = alike[key].access
+        if plan.stack.pipeline is not None and left is not None:
+            travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
+            resume = replace(alike[key].resume, transfer=travels)
+            alike[key] = replace(alike[key], resume=resume)
     found = alike[key]
     return replace(found, empty=empty(boundary, scope, calls)) if edge.consumer == FINAL else found
 
@@ -281,9 +281,11 @@ def _record_between(known: VariantFunctions, use: Use, found: Between, how: str)
         known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
     resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
     resume.uses.append(use)
-    if found.access:
-        left = known.accesses.setdefault(found.access.key, Named(found.access, how=how))
-        left.uses.append(use)
+    travels = found.resume.transfer
+    for output in (found.access, travels and travels.arrived):
+        if output:
+            left = known.accesses.setdefault(output.key, Named(output, how=how))
+            left.uses.append(use)
 
 
 def _name_between(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:

@@ -30,6 +30,8 @@ def stack_view(plan: StackPlan) -> StackView:
     exports = [*sorted(["POLICIES", "TOPOLOGIES", "VARIANTS"]), *kinds, "load", "supports"]
     return StackView(
         name=plan.stack.name,
+        layers=len(plan.stack.layers),
+        pipeline=plan.stack.pipeline is not None,
         reasons=_reasons(plan),
         variants=(
             "VARIANTS = {",

@@ -139,6 +139,7 @@ def topology_view(
         stack=plan.stack.name,
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
+        segments=plan.stack.segments,
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
         hash=tree_hash,
         imports=(

@@ -65,6 +65,7 @@ class TopologyView:
     topology: str
     captures: str
     entry: str
+    segments: bool
     hash: str
     imports: Lines
     columns: Lines
@@ -79,6 +80,8 @@ class StackView:
     """``__init__.py`` of a stack."""
 
     name: str
+    layers: int
+    pipeline: bool
     variants: Lines
     reasons: Lines
     policies: str

@@ -19,7 +19,10 @@ from boundaryc.language.stages import check_additions, resolve_stages
 
 ValueT = TypeVar("ValueT")
 
-_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"})
+_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"}) | {
+    "pipeline",
+    "segments",
+}
 
 
 def by_first_use(stages: Mapping[str, Stage], layers: Layers) -> tuple[Stage, ...]:
@@ -83,6 +86,8 @@ def _draft(
         entry=entry.entry,
         captures=(),
         drafts=(),
+        pipeline=None,
+        segments=False,
         spans=_spans(name, target.spans),
     )
 

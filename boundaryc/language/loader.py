@@ -20,6 +20,7 @@ from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import NormSpec, Stack
+from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
 from boundaryc.language.planned import PLANNED, Gates
 from boundaryc.language.reader import Tree, read
 from boundaryc.language.residual import operations_of, resolve_operations
@@ -80,6 +81,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
         captures=resolve_captures(shape.captures, len(layers), context),
+        pipeline=resolve_pipeline(shape, len(layers), context),
+        segments=resolve_segments(shape, len(layers), context),
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

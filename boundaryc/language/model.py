@@ -195,8 +195,10 @@ class Stack:
     maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
     that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
     meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
-    is complete. A draft is called `<stack>_<draft>`, has only the stages and operations that it
-    uses, no captures and no drafts, and its paths are those of a stack file of its own.
+    is complete. `pipeline` is what the payload of cuts between layers is, None where there are
+    none; with `segments` a forward may stop between layers and go on later. A draft is called
+    `<stack>_<draft>`, has only the stages and operations that it uses, no captures, no cuts, no
+    segments and no drafts, and its paths are those of a stack file of its own.
     """
 
     name: str
@@ -213,6 +215,8 @@ class Stack:
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
+    pipeline: Literal["partial", "complete"] | None = field(default=None, metadata=QUIET)
+    segments: bool = field(default=False, metadata=QUIET)
 
     @property
     def family(self) -> tuple[Stack, ...]:

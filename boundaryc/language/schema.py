@@ -307,6 +307,14 @@ class DraftShape(Shape):
     )
 
 
+class PipelineShape(Shape):
+    """`pipeline`: cuts between layers."""
+
+    payload: Literal["partial", "complete"] = Field(
+        default="partial", description="whether a sum may be owed while its parts travel"
+    )
+
+
 Variant = Literal["ordinary", "context_parallel", "input_scattered", "sequence_parallel"]
 
 
@@ -349,6 +357,12 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="draft stacks by name; they inherit what they do not say",
+    )
+    pipeline: PipelineShape | None = Field(
+        default=None, description="what travels between pipeline stages, like {payload: partial}"
+    )
+    segments: bool = Field(
+        default=False, description="whether a forward may run some layers now and others later"
     )
 
 

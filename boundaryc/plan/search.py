@@ -48,7 +48,8 @@ class Path:
 class Goal:
     """Where a boundary must arrive: the input's rows, and where the residual must lie.
 
-    In the stream phase there is no input: the written residual is all that is asked for.
+    In the stream phase there is no input: the written residual is all that is asked for; in the
+    contribution phase it is a complete output whose update has not run.
     """
 
     rows: int
@@ -154,7 +155,9 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
 
 
 def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
-    if not state.handed_off or state.phase not in (Phase.INPUT, Phase.STREAM):
+    if not state.handed_off or state.phase is Phase.INITIAL:
+        return None
+    if state.phase is Phase.CONTRIBUTION and (state.owes or state.transform or state.joined):
         return None
     if state.phase is Phase.INPUT and state.captured.bit_count() != len(facts.captures):
         return None

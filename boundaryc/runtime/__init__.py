@@ -45,6 +45,7 @@ from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
+from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
     dequantize,
@@ -106,6 +107,7 @@ __all__ = [
     "Order",
     "OwedOutput",
     "Padding",
+    "PayloadTensor",
     "Prepare",
     "Prepares",
     "Reduce",
@@ -121,6 +123,7 @@ __all__ = [
     "Table",
     "TorchGroups",
     "TracedGroups",
+    "Transfer",
     "WideCollective",
     "add",
     "add_rms_norm",

@@ -7,6 +7,7 @@ what only this rank knows, so all ranks choose the same column and with it the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -91,7 +92,9 @@ class Batch(Generic[GroupsT, RowsT]):
 
     __slots__ = (
         "_cut",
+        "_goes_on",
         "_own",
+        "_segments",
         "captures",
         "exit",
         "facts",
@@ -119,7 +122,8 @@ class Batch(Generic[GroupsT, RowsT]):
         own: Span,
         group: Span,
         global_rows: int,
-        cut: tuple[Sharding | None, int, int],
+        cut: tuple[Cut, int, int],
+        segments: bool = False,
     ) -> None:
         self.facts = facts
         self.variant = variant
@@ -135,6 +139,8 @@ class Batch(Generic[GroupsT, RowsT]):
         self.exit: Exit | None = None
         self._own = own
         self._cut = cut
+        self._segments = segments
+        self._goes_on = False
 
     @property
     def stack_rows(self) -> int:
@@ -154,12 +160,39 @@ class Batch(Generic[GroupsT, RowsT]):
     def start(self, captures: tuple[str, ...], at: int = ANY) -> None:
         """Gives this batch a fresh stream that will fill ``captures``; the old one is dropped.
 
-        ``at`` is the index of the stage that comes first.
+        ``at`` is the index of the stage that comes first. BoundaryError where this batch is not the
+        first segment of its forward.
         """
+        if self._goes_on:
+            raise BoundaryError(
+                "this segment goes on with a stream; only the segment with the first layer starts "
+                "one"
+            )
         self.captures = {name: [] for name in captures}
         self.stream = ResidualStream(captured=self.captures)
         self.stream.at = at
         self.exit = None
+
+    def segment(self) -> Self:
+        """The batch with which the forward goes on, maybe after other batches ran.
+
+        It has this one's facts, stream and captures; this one has none of them afterwards, so that
+        no stage runs twice. BoundaryError inside a stage, where no stream was started, and in a
+        stack whose file does not declare ``segments``.
+        """
+        if not self._segments:
+            raise BoundaryError(
+                "this stack's forwards run as a whole: declare `segments: true` in its file"
+            )
+        if self.exit is not None:
+            raise BoundaryError("a segment ends between two stages; close the exit first")
+        self.stream.rest()
+        following = copy(self)
+        following.stream, following.captures = self.stream, self.captures
+        following._goes_on = True
+        self.captures = {}
+        self.release()
+        return following
 
     def release(self) -> None:
         """Drops the stream and what it holds: no boundary runs before the next `start`."""
@@ -174,11 +207,16 @@ class Batch(Generic[GroupsT, RowsT]):
         copied.release()
         return copied
 
+    def rows_on(self, axes: Axes) -> int:
+        """This rank's rows, pads included, of a value whose rows the atoms ``axes`` cut."""
+        members = self._cut[0].members(axes, finer=axes)
+        return members.stop - members.start
+
     def local_tokens(self) -> Tensor:
         """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""
-        sharding, group, part = self._cut
-        if sharding is not None:
-            return sharding.tokens(group)[part]
+        cut, group, part = self._cut
+        if cut.sharding is not None:
+            return cut.sharding.tokens(group)[part]
         return torch.arange(self._own.first, self._own.first + self._own.real)
 
 
@@ -201,13 +239,26 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
         self.global_rows = batch.global_rows
         self.stream, self.captures, self.exit = batch.stream, batch.captures, batch.exit
         self._own, self._cut = batch._own, batch._cut
+        self._segments, self._goes_on = batch._segments, batch._goes_on
         batch.release()
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
-    """Resolves batches of one stack on one rank; ``entry`` is what its file says of its input."""
+    """Resolves batches of one stack on one rank.
 
-    __slots__ = ("_columns", "_cutter", "_entry", "_groups", "_mesh", "_place", "_rows")
+    ``entry`` is what its file says of its input, ``segments`` whether its forwards have any.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_cutter",
+        "_entry",
+        "_groups",
+        "_mesh",
+        "_place",
+        "_rows",
+        "_segments",
+    )
 
     def __init__(
         self,
@@ -217,7 +268,10 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         groups: GroupsT,
         rows: Callable[[Cut], RowsT],
         entry: Embeddings = "complete",
+        *,
+        segments: bool = False,
     ) -> None:
+        self._segments = segments
         self._mesh = mesh
         self._columns = columns
         self._groups = groups
@@ -246,16 +300,18 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         group, part, _ = self._place
         padded, leaves, sharding = self._cut(facts, variant)
         whole = Span(padded[group], rows[group])
+        cut = Cut(self._cutter, leaves, sharding)
         return Batch(
             facts=facts,
             variant=variant,
             plan=self._select(variant, facts, leaves, sum(padded)),
             groups=self._groups,
-            rows=self._rows(Cut(self._cutter, leaves, sharding)),
+            rows=self._rows(cut),
             own=self._attention_rows(variant, whole, leaves, sharding),
             group=whole,
             global_rows=sum(padded),
-            cut=(sharding, group, part),
+            cut=(cut, group, part),
+            segments=self._segments,
         )
 
     def _check_entry(self, facts: BatchFacts) -> None:

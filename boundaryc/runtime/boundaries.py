@@ -6,7 +6,7 @@ are kept by reference and read at call time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
@@ -17,6 +17,7 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit
+from boundaryc.runtime.pipeline import Entrance, Transfer
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
 
@@ -40,13 +41,15 @@ class Resume:
     ``completed`` from an output whose sum was finished early, None where none is owed. What either
     reads is taken from the stream as usual. ``producer`` moves the updated residual, as the
     boundary leaves it, to the producer's rows: those a model holds, equal under every policy.
-    ``input`` moves it to the rows of the stage's input.
+    ``input`` moves it to the rows of the stage's input. ``transfer`` is what travels where the
+    boundary is a pipeline cut, None in a stack without cuts and where the stack is entered.
     """
 
     written: Prepare
     completed: Prepare | None = None
     producer: CaptureMove = BORROWED
     input: CaptureMove = BORROWED
+    transfer: Transfer | None = None
 
 
 Resumes = tuple[Resume, ...]
@@ -76,9 +79,11 @@ class _Boundary(Generic[LeavesT]):
     """What all boundaries share: the tables of one stage and the parameters of one layer.
 
     ``position`` is where the layer's stage is in the stack; without it no order is checked.
+    ``entrance`` starts the stream of a batch that comes from other ranks, where this is the first
+    stage of a rank's layers.
     """
 
-    __slots__ = ("_leave", "_position", "_prepare", "_read", "_resume", "_update")
+    __slots__ = ("_entrance", "_leave", "_position", "_prepare", "_read", "_resume", "_update")
 
     def __init__(
         self,
@@ -89,7 +94,9 @@ class _Boundary(Generic[LeavesT]):
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
         position: Position | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
+        self._entrance = entrance
         self._prepare = prepare
         self._leave = leave
         self._resume = resume
@@ -106,11 +113,32 @@ class _Boundary(Generic[LeavesT]):
             read=read,
             update=update,
             position=self._position,
+            entrance=self._entrance,
         )
 
-    def placed(self, position: Position) -> Self:
-        """This unbound boundary at one place of the stack."""
-        return type(self)(self._prepare, self._leave, resume=self._resume, position=position)
+    def placed(self, position: Position, entrance: Entrance | None = None) -> Self:
+        """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it."""
+        return type(self)(
+            self._prepare, self._leave, resume=self._resume, position=position, entrance=entrance
+        )
+
+    @property
+    def resumes(self) -> Resumes:
+        """How it is crossed from other forms of the stream."""
+        return self._resume
+
+    def from_pp(self, tensors: Mapping[str, Tensor], batch: Batch[Any, Any]) -> Tensor | OwedOutput:
+        """Goes on with a stream from what `Stack.to_pp` gave on the ranks before; its output.
+
+        For the first stage of this rank's layers, in place of `Stack.start`. ``tensors`` are those
+        of the rank with this one's number, whole or sliced and gathered as `payload` allows; the
+        stream may write them. BoundaryError for other ones, and at any other stage.
+        """
+        if self._entrance is None:
+            raise BoundaryError(
+                "from_pp is for the first stage of a rank's layers, behind those of other ranks"
+            )
+        return self._entrance(tensors, batch)
 
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""
@@ -276,7 +304,11 @@ def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prep
     if form is _PLANNED:
         return prepare[batch.plan]
     way = resumed(resume, batch)
-    crossed = way.written if form is Form.WRITTEN else way.completed
+    crossed: Prepare | None
+    if form is Form.RECEIVED:
+        crossed = transfer_of(resume, batch).received
+    else:
+        crossed = way.written if form is Form.WRITTEN else way.completed
     if crossed is None:
         raise BoundaryError("this boundary has no way on from an output that was completed early")
     return crossed
@@ -290,6 +322,16 @@ def resumed(resume: Resumes, batch: Batch[Any, Any]) -> Resume:
             "compile it again"
         )
     return resume[batch.plan]
+
+
+def transfer_of(resume: Resumes, batch: Batch[Any, Any]) -> Transfer:
+    """What travels at a boundary; BoundaryError where the stack was compiled without cuts."""
+    found = resumed(resume, batch).transfer
+    if found is None:
+        raise BoundaryError(
+            "this stack was compiled without pipeline cuts: declare `pipeline` in its file"
+        )
+    return found
 
 
 def _tensor(hidden: Tensor | OwedOutput) -> Tensor:
@@ -316,4 +358,5 @@ __all__ = [
     "Resumes",
     "crossing",
     "resumed",
+    "transfer_of",
 ]

@@ -122,9 +122,9 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime import access, handshake
+from boundaryc.runtime import access, handshake, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing
+from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
@@ -132,6 +132,7 @@ from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.pipeline import Entrance, PayloadTensor, Transfer
 from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position, StreamState
@@ -177,11 +178,25 @@ class Table(Generic[LayerT]):
             index -= min(count, index)
         return stages
 
-    def placed(self, index: int) -> LayerT:
-        """The layer at ``index``, whose boundaries know where in the stack they are."""
+    def resumes_at(self, index: int) -> Resumes:
+        """How the first boundary behind the layers before ``index`` is crossed from other forms."""
+        for following in range(index, self.depth):
+            layer = self.layer(following)
+            for name in _stages(layer):
+                found: Resumes = getattr(layer, name).resumes
+                return found
+        return self.norm_resume
+
+    def placed(self, index: int, entrance: Entrance | None = None) -> LayerT:
+        """The layer at ``index``, whose boundaries know where in the stack they are.
+
+        ``entrance`` is for the first of them.
+        """
         layer, first = self.layer(index), self.stages_before(index)
         boundaries = {
-            name: getattr(layer, name).placed(Position(at, f"`{name}` of layer {index}"))
+            name: getattr(layer, name).placed(
+                Position(at, f"`{name}` of layer {index}"), entrance if at == first else None
+            )
             for at, name in enumerate(_stages(layer), first)
         }
         return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
@@ -217,7 +232,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures, ``entry`` is what it says of the stack's input.
+    file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
+    may stop between layers.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -227,6 +243,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
+    segments: bool = False
     stack_name: str = ""
     topology: str = ""
 
@@ -263,8 +280,15 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self.layers = layers
         self._table = table
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
+        self._stop = table.stages_before(layers.stop)
         self._batches = BatchBuilder(
-            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
+            self.mesh,
+            self.rank,
+            self.columns,
+            self.groups,
+            type(self).rows_type,
+            self.entry,
+            segments=self.segments,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -341,7 +365,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 f"layer {index} is not one of this stack's layers "
                 f"{self.layers.start}..{self.layers.stop - 1}"
             )
-        return self._table.placed(index)
+        behind_a_cut = 0 < self._first == self._table.stages_before(index)
+        return self._table.placed(index, self.from_pp if behind_a_cut else None)
 
     # What the model may do with an output between two stages.
     complete_output = staticmethod(access.complete_output)
@@ -359,6 +384,61 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
         batch.start(self.captures, self._first)
+
+    def to_pp(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> dict[str, Tensor]:
+        """What the ranks that run the next layers go on with; the batch's stream ends here.
+
+        Named tensors, see `payload`. Each rank sends its own to the rank with its number, which
+        gives them to ``from_pp``. ``hidden`` is what the last stage of this rank's layers handed
+        out, or what an accessor made of it. What must not travel is finished here: any sum where
+        the stack file says ``payload: complete``, and an update or transform whose parameters only
+        these ranks have.
+        BoundaryError where ``hidden`` is another object or not the end of this rank's layers.
+        """
+        transfer = self._outgoing(batch)
+        if batch.stream.at not in (ANY, self._stop):
+            raise BoundaryError(
+                "to_pp follows the last stage of this rank's layers; run all of them"
+            )
+        tensors = pipeline.sent(transfer, hidden, batch)
+        batch.release()
+        return tensors
+
+    def from_pp(
+        self, tensors: Mapping[str, Tensor], batch: Batch[GroupsT, RowsT]
+    ) -> Tensor | OwedOutput:
+        """`from_pp` of the first stage of this rank's layers, also where they have no stage.
+
+        It takes the place of `start`. BoundaryError for tensors that are not a payload of this cut.
+        """
+        transfer = self._incoming(batch)
+        self.start(batch)
+        hidden = pipeline.received(transfer, tensors, batch)
+        batch.stream.at = self._first
+        return hidden
+
+    def payload(self, batch: Batch[GroupsT, RowsT], *, incoming: bool) -> tuple[PayloadTensor, ...]:
+        """What crosses this rank's cut in such a batch, if the model leaves the output alone.
+
+        ``incoming``: what `from_pp` is given, else what `to_pp` returns. An output that the model
+        completed, folded or wrote travels under other names.
+        """
+        transfer = self._incoming(batch) if incoming else self._outgoing(batch)
+        return pipeline.described(transfer.forms[0], batch)
+
+    def _outgoing(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
+        if self.layers.stop == self._table.depth:
+            raise BoundaryError("these are the last layers: leave the stack through its final norm")
+        if self._stop == 0:
+            raise BoundaryError(
+                "no stage has run yet: the ranks that run the first stage start the stack"
+            )
+        return transfer_of(self._table.resumes_at(self.layers.stop), batch)
+
+    def _incoming(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
+        if self._first == 0:
+            raise BoundaryError("this rank runs the first stage: start the stack instead")
+        return transfer_of(self._table.resumes_at(self.layers.start), batch)
 
     def norm(
         self,

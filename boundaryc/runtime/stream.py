@@ -48,6 +48,7 @@ class Form(Enum):
     PLANNED = "planned"  # as the producer left it, or not entered yet
     COMPLETED = "completed"  # its sum was finished early, the update is still pending
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
+    RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -189,6 +190,13 @@ class ResidualStream:
         self.at = position.index + 1
         self.left = position.name
 
+    def rest(self) -> None:
+        """Sees that the stream is between two stages: BoundaryError where it is not."""
+        if self.state is StreamState.UNSTARTED:
+            raise BoundaryError(_NOT_STARTED)
+        if self.state is not StreamState.INITIAL and self.handle is None:
+            raise BoundaryError("a segment ends between two stages; finish this stage first")
+
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
 
@@ -199,6 +207,15 @@ class ResidualStream:
             raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
         self.state = StreamState.WRITTEN
         return hidden
+
+    def arrive(self, residual: Tensor | None = None) -> None:
+        """Makes this initial stream one that other ranks have run so far, behind their output.
+
+        ``residual`` None: it comes with that output.
+        """
+        self.state = StreamState.WRITTEN
+        if residual is not None:
+            self.residual = residual
 
     def take(self, hidden: Tensor | OwedOutput) -> Tensor:
         """The value behind what the last stage handed out; the stream is written afterwards.

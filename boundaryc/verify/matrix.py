@@ -26,7 +26,8 @@ class Selection:
     """Which part of the matrix to run; an empty choice means all of that factor.
 
     ``splits`` are those of context-parallel cells; cells of other variants have none. ``rows`` are
-    one batch, of the topologies with as many attention-DP groups.
+    one batch, of the topologies with as many attention-DP groups. ``cuts`` are the pipeline cuts of
+    every cell, none of them for ``()``.
     """
 
     topologies: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class Selection:
     sizes: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     rows: tuple[int, ...] | None = None
+    cuts: tuple[int, ...] | None = None
 
 
 def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
@@ -53,8 +55,19 @@ def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
         paddings = [name for name in PADDINGS if _in(name, selection.paddings)]
         for variant, policy, padding in product(variants, policies, paddings):
             for shape in _batches(topology, selection):
-                cell = Cell(topology.spec.name, variant, policy, padding, shape.rows)
-                yield from _selected(_versions(topology, cell), selection)
+                for cuts in _cuts(plan, selection):
+                    cell = Cell(topology.spec.name, variant, policy, padding, shape.rows, cuts=cuts)
+                    yield from _selected(_versions(topology, cell), selection)
+
+
+def _cuts(plan: StackPlan, selection: Selection) -> tuple[tuple[int, ...], ...]:
+    """Uncut and, where a file declares a pipeline, cut before every layer behind a stage."""
+    stack = plan.stack
+    if selection.cuts is not None:
+        return (selection.cuts,)
+    if stack.pipeline is None:
+        return ((),)
+    return ((), tuple(at for at in range(1, len(stack.layers)) if any(stack.layers[:at])))
 
 
 def _topologies(plan: StackPlan, selection: Selection) -> list[TopologyPlan]:
@@ -117,6 +130,7 @@ def _pairs(cell: Cell) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
         ("padding", cell.padding),
         ("batch", _pattern(cell.rows)),
         ("version", f"{cell.split} {cell.entry} {cell.many} {cell.mode}"),
+        ("cuts", f"{cell.cuts}"),
     )
     return combinations(factors, 2)
 
@@ -153,6 +167,12 @@ def _check(plan: StackPlan, selection: Selection) -> None:
         "--size": (selection.sizes, list(SIZES)),
         "--mode": (selection.modes, list(MODES)),
     }
+    every = range(1, len(plan.stack.layers))
+    if selection.cuts and (plan.stack.pipeline is None or not set(selection.cuts) <= {*every}):
+        raise ValueError(
+            f"--cut: {','.join(map(str, selection.cuts))} are not layers before which this stack "
+            "can be cut; its file declares `pipeline`, and they are not the first layer"
+        )
     for option, (chosen, names) in known.items():
         for name in chosen:
             if name not in names:

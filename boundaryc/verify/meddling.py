@@ -10,6 +10,7 @@ from torch import Tensor
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.state import Phase
+from boundaryc.runtime.stream import Form
 from boundaryc.verify.fixture import Parameter, Place
 from boundaryc.verify.oracle import end
 from boundaryc.verify.ranks import MismatchError, RankProgram
@@ -35,6 +36,7 @@ class MeddlingProgram(RankProgram):
     def __init__(self, scene: Any, groups: Any) -> None:
         super().__init__(scene, groups)
         self._collector = _Collector()
+        self._before_cut: set[Place] = set()
 
     def forward(self) -> float:
         """Runs the stack; what was captured and owned must not have changed in the end."""
@@ -91,6 +93,25 @@ class MeddlingProgram(RankProgram):
         self._compare("the end's capture", residual, self._on_stack_rows(), expected)
         self._check_captures(place, graph.last)
 
+    def _cross(self, index: int, hidden: Any) -> Any:
+        """Half of what is done around a cut is done before it, the other half behind it.
+
+        An update with parameters runs before the cut, so all that its output allows does too.
+        """
+        plan = self.scene.subject.plan
+        behind = (
+            (Place(at, edge.consumer), edge)
+            for at, edges in enumerate(plan.graph.walk)
+            for edge in edges
+            if at >= index
+        )
+        place, edge = next(behind, (end(plan.stack), plan.graph.last))
+        bound = plan.operations[plan.stack.stage(edge.producer).update].params
+        if (bound or index % 2) and place not in self._before_cut:
+            hidden = self._meddle(place, edge, hidden)
+            self._before_cut.add(place)
+        return super()._cross(index, hidden)
+
     def _acts(self, place: Place) -> tuple[str, ...]:
         assert self.scene.deeds is not None
         return self.scene.deeds.acts[place]
@@ -100,7 +121,7 @@ class MeddlingProgram(RankProgram):
         stack, batch, reference = self.stack, self.batch, self.scene.reference
         assert self.scene.deeds is not None
         changes = self.scene.deeds.changes
-        for act in self._acts(place):
+        for act in () if place in self._before_cut else self._acts(place):
             match act:
                 case "complete":
                     hidden = stack.complete_output(hidden, batch)
@@ -129,6 +150,10 @@ class MeddlingProgram(RankProgram):
         """The completed output lies on the rows on which its producer left it."""
         boundary = self.scene.boundaries[edge]
         state = handed_off(boundary)
+        if self.batch.stream.form is Form.RECEIVED:
+            expected = self.scene.reference.outputs[place]
+            self._compare(f"{place}: output", value, self._on_stack_rows(), expected)
+            return
         if edge.producer == ENTRY or state.phase is not Phase.CONTRIBUTION or state.joined:
             return
         held = self.scene.held(self.rank, state.rows, by_token=state.by_token)

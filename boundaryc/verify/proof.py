@@ -105,7 +105,7 @@ class Journal:
 
 def _from_record(record: dict[str, object]) -> Outcome:
     cell = dict(record["cell"])  # type: ignore[call-overload]
-    cell["rows"] = tuple(cell["rows"])
+    cell |= {"rows": tuple(cell["rows"]), "cuts": tuple(cell["cuts"])}
     return Outcome(**{**record, "cell": Cell(**cell)})  # type: ignore[arg-type]
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from boundaryc import runtime
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.operations import transform_operation
 from boundaryc.plan.access import handed_off
@@ -18,16 +15,15 @@ from boundaryc.plan.result import Boundary, StackPlan
 from boundaryc.plan.state import Phase
 from boundaryc.topology.contracts import (
     CONTEXT_PARALLEL,
-    INPUT_SCATTERED,
-    SEQUENCE_PARALLEL,
     regime,
 )
 from boundaryc.topology.mesh import Mesh
 from boundaryc.verify.batches import coordinates
 from boundaryc.verify.fixture import Parameter, Place, ScaleParameter, mix
 from boundaryc.verify.oracle import end
+from boundaryc.verify.pipeline import Pipeline, batch_facts
 from boundaryc.verify.quantized import judged, stands_for
-from boundaryc.verify.scene import PAD, TOLERANCE, Cell, Held, Scene
+from boundaryc.verify.scene import PAD, TOLERANCE, Held, Scene
 from boundaryc.verify.world import SimulatedGroups
 
 
@@ -40,7 +36,8 @@ class RankProgram:
 
     def __init__(self, scene: Scene, groups: SimulatedGroups) -> None:
         self.scene, self.rank = scene, groups.rank
-        self.stack = _load(scene, groups)
+        self._pipeline = Pipeline(scene, groups)
+        self.stack = self._pipeline.stack(0)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self.error = 0.0
         self._captured: list[tuple[Tensor, Tensor]] = []
@@ -54,6 +51,8 @@ class RankProgram:
         self.stack.start(self.batch)
         hidden: Any = self._embed()
         for index, edges in enumerate(plan.graph.walk):
+            if index in self.scene.cell.cuts:
+                hidden = self._cross(index, hidden)
             layer = self._bind(index)
             for edge in edges:
                 hidden = self._stage(Place(index, edge.consumer), edge, layer, hidden)
@@ -62,6 +61,11 @@ class RankProgram:
             if not torch.equal(value, copy):
                 raise MismatchError("a capture was written after it was taken")
         return self.error
+
+    def _cross(self, index: int, hidden: Any) -> Any:
+        """Hands the stream over to the ranks that run the layers from ``index`` on."""
+        self.stack, self.batch, hidden = self._pipeline.cross(index, self.stack, self.batch, hidden)
+        return hidden
 
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
@@ -274,36 +278,6 @@ def _places(scene: Scene) -> list[Place]:
     """All stages of all layers in their order."""
     layers = scene.subject.plan.stack.layers
     return [Place(index, name) for index, layer in enumerate(layers) for name in layer]
-
-
-def batch_facts(cell: Cell) -> dict[str, Any]:
-    """The arguments of ``stack.batch`` for a cell."""
-    facts: dict[str, Any] = {
-        "rows_per_dp": list(cell.rows),
-        "padding": cell.padding,
-        "mode": cell.mode,
-    }
-    if cell.variant == SEQUENCE_PARALLEL:
-        facts["sequence_parallel"] = True
-    if cell.variant == INPUT_SCATTERED:
-        facts |= {"input_scattered": True, "embeddings": cell.entry}
-    if cell.variant == CONTEXT_PARALLEL and cell.split:
-        requests = tuple((rows,) if rows else () for rows in cell.rows)
-        facts["cp"] = runtime.ContextParallel(split=cell.split, requests=requests)
-    return facts
-
-
-def _load(scene: Scene, groups: SimulatedGroups) -> Any:
-    """The generated stack; its plans for large batches where the cell asks for them."""
-    cell, package = scene.cell, scene.subject.package
-    if not cell.many:
-        return package.load(cell.topology, groups, policy=cell.policy)
-    generated = import_module(f"{package.__name__}.{cell.topology}").Stack
-    columns = tuple(
-        column if column.max_rows is None else replace(column, max_rows=-1)
-        for column in generated.columns
-    )
-    return type("Stack", (generated,), {"columns": columns})(groups, policy=cell.policy)
 
 
 def _share(mesh: Mesh, rank: int, owes: int) -> tuple[int, int]:

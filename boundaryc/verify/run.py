@@ -114,6 +114,8 @@ def _smaller_topology(plan: StackPlan, cell: Cell, fails: Callable[[Cell], bool]
 
 
 def _smaller_rows(cell: Cell) -> Iterator[Cell]:
+    if len(cell.cuts) > 1:
+        yield from (replace(cell, cuts=(cut,)) for cut in cell.cuts)
     for index, count in enumerate(cell.rows):
         for fewer in sorted({0, 1, count // 2, count - 1}):
             if 0 <= fewer < count:

@@ -34,7 +34,8 @@ class Cell:
 
     ``split`` deals the rows out to context-parallel shards; ``entry`` says whether the stack's
     input still owes its sum; ``many`` runs the plans of large batches on this small one; ``mode``
-    is "prefill" or "decode", which only some stacks tell apart.
+    is "prefill" or "decode", which only some stacks tell apart. ``cuts`` are the layers before
+    which the stack goes on on other ranks.
     """
 
     topology: str
@@ -46,11 +47,13 @@ class Cell:
     entry: str = "complete"
     many: bool = False
     mode: str = "prefill"
+    cuts: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         rows = ",".join(map(str, self.rows))
         extras = [self.split, self.entry if self.entry != "complete" else "", "many" * self.many]
         extras.append("decode" * (self.mode == "decode"))
+        extras.append(f"cut {','.join(map(str, self.cuts))}" if self.cuts else "")
         more = "".join(f" {extra}" for extra in extras if extra)
         return f"{self.topology} {self.variant} {self.policy} {self.padding}{more} [{rows}]"
 

@@ -162,7 +162,7 @@ def test_supports_says_why_not_without_torch(tmp_path: Path) -> None:
         "unknown variant 'sideways'; known: ordinary, sequence_parallel, context_parallel, "
         "input_scattered",
         "unknown policy 'best'; known: auto, ar, rs, rsv, rs+rsv",
-        "4 pipeline stages: pipeline cuts are not supported yet",
+        "4 pipeline stages: the stack file declares no `pipeline`",
     ]
 
 

@@ -1,0 +1,156 @@
+"""What travels where a boundary is a pipeline cut, as a record and the functions that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from boundaryc.emit.between import AccessDraft, as_word, folding, left_behind, state_name
+from boundaryc.emit.doc_text import collectives, contract, summary
+from boundaryc.emit.drafts import Draft, Way, crossed
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.script import Calls, Names, Writer
+from boundaryc.emit.statements import body
+from boundaryc.emit.steps import replayed
+from boundaryc.graph.build import Edge
+from boundaryc.plan.access import Access, Ops
+from boundaryc.plan.search import Goal
+from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transfer import Transfer, transfer
+from boundaryc.topology import Mesh
+
+HIDDEN, RESIDUAL = "hidden_states", "residual"
+"""What tensors of a payload are called that lie on the stack's rows and owe nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferDraft:
+    """A ``runtime.Transfer``: its functions, and what it says of an output as it was left.
+
+    ``parts`` are the tensors of such an output, a name and the atoms that cut its rows, the value
+    first; none where it may not travel. ``left`` and ``arrived`` are what can be done with an
+    output that travelled so and with one that was finished. ``rows`` are those of the stack.
+    """
+
+    rows: int
+    parts: tuple[tuple[str, int], ...]
+    owes: bool
+    written: bool
+    finish: Draft | None
+    finish_completed: Draft | None
+    received: Draft | None
+    left: AccessDraft | None
+    arrived: AccessDraft | None
+
+    def functions(self) -> dict[str, Draft]:
+        """The functions by the field that names them."""
+        named = {
+            "finish": self.finish,
+            "finish_completed": self.finish_completed,
+            "received": self.received,
+        }
+        return {field: draft for field, draft in named.items() if draft is not None}
+
+    def every_function(self) -> tuple[Draft, ...]:
+        """Its functions, and those for what arrives."""
+        after = self.arrived.functions().values() if self.arrived else ()
+        return (*self.functions().values(), *after)
+
+    def accesses(self) -> dict[str, AccessDraft]:
+        """What can be done with what arrives, by the field that names it."""
+        named = {"access": self.left, "received_access": self.arrived}
+        return {field: draft for field, draft in named.items() if draft is not None}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two of them the same."""
+        functions = tuple((field, draft.key) for field, draft in self.functions().items())
+        accesses = tuple((field, draft.key) for field, draft in self.accesses().items())
+        return (self.rows, self.parts, self.owes, self.written, functions, accesses)
+
+
+def transferred(
+    edge: Edge, ways: Access, scope: Scope, calls: Calls, left: AccessDraft, payload: str
+) -> TransferDraft:
+    """The cut at one boundary behind a stage; ``left`` is what the stage's exit leaves."""
+    plan = transfer(ways, payload, bound=_bound(ways, calls))
+    calls = replace(calls, producer="the stage")
+    arrived = received = None
+    if plan.received is not None and plan.finished != ways.handed_off:
+        way = Way(
+            f"{edge.producer}_received_to_{edge.consumer}",
+            f"From {edge.producer}, finished by other ranks,",
+            plan.finished,
+            replayed(plan.received, plan.finished, ways.facts),
+            ways.goal,
+            ("hidden = stream.take(hidden)",),
+        )
+        received = crossed(way, edge.consumer, scope, calls)
+        arrived = left_behind(_as_received(ways, plan), scope, calls)
+    parts = _parts(scope.mesh, ways, plan)
+    return TransferDraft(
+        rows=ways.stack_rows,
+        parts=parts,
+        owes=bool(parts and ways.handed_off.owes),
+        written=plan.written,
+        finish=None if parts else _finish(ways, plan, plan.finish, ways.handed_off, scope, calls),
+        finish_completed=None
+        if plan.finish_completed is None
+        else _finish(ways, plan, plan.finish_completed, ways.done, scope, calls),
+        received=received,
+        left=left if parts else None,
+        arrived=arrived,
+    )
+
+
+def _bound(ways: Access, calls: Calls) -> tuple[bool, bool]:
+    """Whether the transform and the update that are left to run take parameters."""
+    state, update, transform = ways.handed_off, calls.update, calls.transform
+    assert update is not None
+    waits = state.transform and transform is not None and bool(transform.params)
+    return waits, state.phase is not Phase.STREAM and bool(update.params)
+
+
+def _parts(mesh: Mesh, ways: Access, plan: Transfer) -> tuple[tuple[str, int], ...]:
+    state = ways.handed_off
+    if not plan.as_left or (plan.written and state == plan.finished):
+        return ()
+    if state == plan.finished:
+        return ((HIDDEN, state.rows), (RESIDUAL, state.residual))
+    value = (f"{HIDDEN}.{state_name(mesh, state).lower()}", state.rows)
+    if state.phase is Phase.STREAM or state.joined:
+        return (value,)
+    residual = f"{RESIDUAL}.on_{mesh.label(state.residual) if state.residual else 'all'}"
+    return (value, (residual, state.residual))
+
+
+def _as_received(ways: Access, plan: Transfer) -> Access:
+    """The other plans of an output that was finished before it travelled."""
+    state = plan.finished
+    ways = replace(ways, handed_off=state, done=state, complete=(), spread=())
+    return replace(ways, fold=plan.fold, fold_completed=None, completed=None)
+
+
+def _finish(
+    ways: Access, plan: Transfer, path: Ops, state: State, scope: Scope, calls: Calls
+) -> Draft | None:
+    """From an output to what travels of it; None where it is that already."""
+    if not path:
+        return None
+    if plan.written:
+        return folding(ways, path, state, scope, calls)
+    writer = Writer(scope, calls, at_producer=False, names=Names("value"))
+    script = writer.write(replayed(path, state, ways.facts))
+    goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.CONTRIBUTION)
+    return Draft(
+        base="_".join(["finish_to_send", *map(as_word, script.summary)]),
+        params=("value: Tensor", "batch: Batch"),
+        returns="Tensor",
+        doc=(
+            *summary("The output that other ranks go on with", script),
+            *contract(scope.mesh, state, goal),
+            *collectives(script),
+        ),
+        body=body(script.lines, result="value"),
+        needs=frozenset(script.helpers),
+        custom=frozenset(script.custom),
+    )

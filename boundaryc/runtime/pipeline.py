@@ -1,0 +1,170 @@
+"""Pipeline cuts: what of a stream travels from the last stage of some ranks to the next ranks.
+
+A payload is named tensors and nothing else, so it survives any transport. The names say in what
+state they are: ``hidden_states`` with ``residual`` is a complete output whose update is pending and
+its residual, ``residual`` alone is the written residual, all on the stack's rows. An output that
+travels as its producer left it says so in its name, like ``hidden_states.owes_tp_on_all``. Nothing
+that was summed can be summed again, and sides that disagree are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.mesh import Axes
+from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
+
+if TYPE_CHECKING:
+    from boundaryc.runtime.batch import Batch
+
+HIDDEN, RESIDUAL = "hidden_states", "residual"
+
+Part = tuple[str, Axes]
+"""A tensor of a payload: its name, and the atoms of the mesh that cut its rows."""
+
+Entrance = Callable[[Mapping[str, Tensor], "Batch[Any, Any]"], Tensor | OwedOutput]
+"""``(tensors, batch) -> output``: starts a batch's stream with what came from other ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadTensor:
+    """One tensor of a payload: [``rows``, width], of the dtype of the stack's hidden states.
+
+    ``axes`` are the atoms of the mesh that cut its rows: ranks that differ on other atoms only hold
+    the same rows. Where the name says that no sum is owed they hold equal numbers too, and a
+    transport may slice the tensor over them and gather it.
+    """
+
+    name: str
+    rows: int
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What travels in one column where a boundary is a pipeline cut.
+
+    ``rows`` are the atoms that cut the stack's rows. ``parts`` are the tensors of an output as its
+    producer left it, the value first, none where it may not travel so; ``owes``: it owes a sum.
+    Other outputs are finished first, by ``finish`` or, if they were completed early, by
+    ``finish_completed``: ``written`` says that what these return is the written residual, else a
+    complete output whose residual they leave in the stream, both on the stack's rows. None where
+    that is what they are. ``received`` prepares from the latter. ``access`` and ``received_access``
+    are what can be done with what arrives.
+    """
+
+    rows: Axes
+    parts: tuple[Part, ...] = ()
+    owes: bool = False
+    written: bool = False
+    finish: Move | None = None
+    finish_completed: Move | None = None
+    received: Callable[..., Any] | None = None
+    access: Access | None = None
+    received_access: Access | None = None
+
+    @property
+    def finished(self) -> tuple[Part, ...]:
+        """The tensors of an output that was finished."""
+        return self._whole if self.written else ((HIDDEN, self.rows), *self._whole)
+
+    @property
+    def forms(self) -> tuple[tuple[Part, ...], ...]:
+        """Every payload that the cut takes; the first is that of an output that nobody changed."""
+        found = (self.parts or self.finished, self.finished, self._whole)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def _whole(self) -> tuple[Part, ...]:
+        return ((RESIDUAL, self.rows),)
+
+
+def sent(
+    transfer: Transfer, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]
+) -> dict[str, Tensor]:
+    """The payload of ``hidden``; the stream is taken apart.
+
+    BoundaryError where ``hidden`` is not what the last stage handed out; the stream is kept then.
+    """
+    stream = batch.stream
+    form = stream.form
+    value = stream.check(hidden)
+    if form is Form.WRITTEN:
+        return {RESIDUAL: value}
+    parts = transfer.parts if form is Form.PLANNED else ()
+    if not parts:
+        parts = transfer.finished
+        finish: Move | None = None  # a received output is finished
+        if form is not Form.RECEIVED:
+            finish = transfer.finish if form is Form.PLANNED else transfer.finish_completed
+        value = stream.take(hidden)
+        value = value if finish is None else finish(value, batch)
+    tensors = (value,) if len(parts) == 1 else (value, stream.residual)
+    return {name: tensor for (name, _), tensor in zip(parts, tensors, strict=True)}
+
+
+def received(
+    transfer: Transfer, tensors: Mapping[str, Tensor], batch: Batch[Any, Any]
+) -> Tensor | OwedOutput:
+    """Rebuilds a stream that was just started; what the last stage of other ranks handed out.
+
+    BoundaryError where ``tensors`` are not a payload of this cut.
+    """
+    stream = batch.stream
+    parts = _checked(transfer, tensors, batch)
+    value, *rest = (tensors[name] for name, _ in parts)
+    names = tuple(name for name, _ in parts)
+    if names == (RESIDUAL,):
+        return stream.write(value)
+    as_left = parts == transfer.parts
+    access = transfer.access if as_left else transfer.received_access
+    stream.arrive(*rest)
+    if as_left and transfer.owes:
+        return stream.owe(value, access=access)
+    if as_left and not rest:
+        stream.residual = value
+        return stream.keep(value, access)
+    stream.pend(value, access=access)
+    return stream.replace(value, Form.PLANNED if as_left else Form.RECEIVED)
+
+
+def _checked(
+    transfer: Transfer, tensors: Mapping[str, Tensor], batch: Batch[Any, Any]
+) -> tuple[Part, ...]:
+    """The form of a payload, whose tensors have the rows and the type that it must have."""
+    found = next(
+        (parts for parts in transfer.forms if tensors.keys() == {name for name, _ in parts}), None
+    )
+    if found is None:
+        known = " or ".join(" and ".join(name for name, _ in parts) for parts in transfer.forms)
+        raise BoundaryError(
+            f"this pipeline cut takes {known}; it was given {_listed(tensors)}: both sides load "
+            "the same stack, topology and policy and build the same batch"
+        )
+    value = tensors[found[0][0]]
+    for name, axes in found:
+        tensor, rows = tensors[name], batch.rows_on(axes)
+        if tensor.dim() != 2 or tensor.shape[0] != rows:
+            raise BoundaryError(
+                f"`{name}` must have {rows} rows on this rank, not shape {list(tensor.shape)}"
+            )
+        if tensor.shape[1] != value.shape[1] or tensor.dtype != value.dtype:
+            raise BoundaryError(
+                f"`{name}` is {list(tensor.shape)} {tensor.dtype} where `{found[0][0]}` is "
+                f"{list(value.shape)} {value.dtype}; widths and dtypes are equal"
+            )
+    return found
+
+
+def _listed(tensors: Mapping[str, Tensor]) -> str:
+    return " and ".join(sorted(tensors)) or "nothing"
+
+
+def described(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> tuple[PayloadTensor, ...]:
+    """The tensors of a payload with their rows on this rank."""
+    return tuple(PayloadTensor(name, batch.rows_on(axes), axes) for name, axes in parts)

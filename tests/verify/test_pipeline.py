@@ -1,0 +1,180 @@
+"""Pipeline cuts on simulated ranks: before every layer, in every variant, with both payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from boundaryc.verify.fixture import Fixture, Place
+from boundaryc.verify.matrix import Selection, covering, matrix
+from boundaryc.verify.ranks import RankProgram
+from boundaryc.verify.run import Prover
+from boundaryc.verify.scene import Cell
+from boundaryc.verify.world import World
+from tests.verify.subjects import prover
+from tests.verify.test_operations import STACKS, text
+
+TOPOLOGIES = """\
+topologies:
+  tp4: {tp: 4}
+  tp4_dp2: {tp: 4, attn_dp: 2, dense_tp: attn_tp, moe: {dp: 2, ep: 2}}
+  tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2, all_to_all: true}}
+  tp4_cp2: {tp: 4, attn_cp: 2}
+"""
+PAYLOADS = ("partial", "complete")
+JOINS = """\
+stages:
+  attention: {kind: attention, joins_sum: allow}
+  mlp: {kind: ffn, joins_sum: allow}
+  experts: {kind: ffn, sparse: true, update: early}
+operations:
+  early: {role: update, call: "tests.verify.operations:plain_add", facts: [row_wise, at_producer]}
+layers: {pattern: "DEDS.SA", stages: {D: [attention, mlp], E: [attention, experts], S: [mlp],
+         A: [attention], ".": []}}
+"""
+SAMPLE = Selection(
+    policies=("ar", "rs+rsv"),
+    paddings=("sum_len",),
+    batches=("uneven", "one_empty"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _cut(name: str, payload: str, damage: Callable[[dict[str, str]], None] | None = None) -> Prover:
+    stack = text(name, TOPOLOGIES) if name in STACKS else _joins()
+    return prover(f"{stack}pipeline: {{payload: {payload}}}\n", damage)
+
+
+def _joins() -> str:
+    return text("mixers", TOPOLOGIES).replace(STACKS["mixers"], JOINS)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("name", [*STACKS, "joins"])
+def test_a_cut_before_every_layer_changes_nothing(name: str, payload: str) -> None:
+    """A plain forward, and one that uses outputs on either side of each cut."""
+    subject = _cut(name, payload)
+    cells = covering([cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts])
+    found = [subject.run(cell, deeds=seed if seed % 2 else None) for seed, cell in enumerate(cells)]
+
+    assert {cell.variant for cell in cells} == set(subject.subject.plan.stack.variants)
+    assert any(0 in cell.rows for cell in cells)
+    assert [f"{one.cell}: {one.failure}" for one in found if one.failure] == []
+
+
+def _exact(x: Tensor) -> Tensor:
+    return torch.round(x * 2**20) / 2**20
+
+
+class _Exact(Fixture):
+    """Contributions are multiples of 2**-20: their sum is the same in every order."""
+
+    __slots__ = ()
+
+    def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
+        return _exact(super().partial(place, seen, part, parts))
+
+
+class _Keeping(RankProgram):
+    """A forward that is not compared but kept: what each stage saw, and the output."""
+
+    def __init__(self, scene: Any, groups: Any) -> None:
+        super().__init__(scene, groups)
+        self.kept: list[Tensor] = []
+
+    def _compare(self, what: str, value: Tensor, held: Any, expected: Tensor) -> None:
+        assert value.shape[0] == held.count, what
+        self.kept.append(value[held.positions].clone())
+
+
+def _kept(subject: Prover, cell: Cell) -> list[list[Tensor]]:
+    scene = subject.scene(cell)
+    scene = replace(scene, tokens=_exact(scene.tokens))
+
+    def run(groups: Any) -> list[Tensor]:
+        program = _Keeping(scene, groups)
+        program.forward()
+        return program.kept
+
+    world: World[list[Tensor]] = World(scene.topology.spec.tp)
+    return world.run(run)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("name", ["mixers", "tails", "joins"])
+def test_cut_and_uncut_agree_bit_for_bit(name: str, payload: str) -> None:
+    """Every kind of stage before and behind a cut, under every policy, on uneven and empty ranks.
+
+    What is summed is exact, so that a payload that is completed in another order of ranks
+    still has the same bits.
+    """
+    subject = _cut(name, payload)
+    own = subject.subject.fixture
+    object.__setattr__(subject.subject, "fixture", _Exact(own.width, own.weights, own.final))
+    chosen = Selection(
+        topologies=("tp4_dp2", "tp2_dp2"),
+        policies=("ar", "rs", "rsv", "rs+rsv"),
+        paddings=("unpadded",),
+        batches=("uneven", "one_empty"),
+    )
+    cells = covering([cell for cell in matrix(subject.subject.plan, chosen) if cell.cuts])
+    assert len({cell.policy for cell in cells}) == 4
+    for cell in cells:
+        whole = _kept(subject, replace(cell, cuts=()))
+        for ranks in zip(_kept(subject, cell), whole, strict=True):
+            for cut, uncut in zip(*ranks, strict=True):
+                assert torch.equal(cut, uncut), str(cell)
+
+
+BROKEN = {
+    "a sum that the sender leaves out": (
+        "complete",
+        "value = groups.attn_tp.all_reduce(value)",
+        "",
+    ),
+    "a sum that is done on both sides": ("partial", "        owes=True,\n", ""),
+    "rows that are not cut": ("complete", "take(value)", "take(value) * 2"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_broken_is_found(what: str) -> None:
+    payload, before, after = BROKEN[what]
+
+    def damage(files: dict[str, str]) -> None:
+        changed = 0
+        for path, content in files.items():
+            if path.endswith("_access.py"):
+                at = content.find("def finish_to_send") if payload == "complete" else 0
+                here = content[at:] if at >= 0 else ""
+                if before in here:
+                    files[path] = content[:at] + here.replace(before, after)
+                    changed += 1
+        assert changed
+
+    subject = _cut("mixers", payload, damage)
+    cells = [cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts]
+
+    assert any(subject.run(cell).failure for cell in covering(cells))
+
+
+def test_only_cut_cells_of_a_pipeline() -> None:
+    """A stack that declares a pipeline is verified uncut and with a cut before every layer."""
+    plan = _cut("mixers", "partial").subject.plan
+    found = {cell.cuts for cell in matrix(plan, Selection(topologies=("tp4",)))}
+
+    assert found == {(), tuple(range(1, len(plan.stack.layers)))}
+    with pytest.raises(ValueError, match="--cut: 0 are not layers before which"):
+        list(matrix(plan, Selection(cuts=(0,))))
