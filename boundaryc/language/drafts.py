@@ -19,7 +19,7 @@ from boundaryc.language.stages import check_additions, resolve_stages
 
 ValueT = TypeVar("ValueT")
 
-_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"})
+_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry", "branch"})
 
 
 def by_first_use(stages: Mapping[str, Stage], layers: Layers) -> tuple[Stage, ...]:
@@ -83,6 +83,7 @@ def _draft(
         entry=entry.entry,
         captures=(),
         drafts=(),
+        branch=None,
         spans=_spans(name, target.spans),
     )
 

@@ -250,6 +250,19 @@ class PolicyShape(Shape):
     )
 
 
+class BranchShape(Shape):
+    """`branch`: stages beside another one."""
+
+    beside: str = Field(description="the stage whose input the branch takes, and which it joins")
+    stages: list[str] = Field(
+        min_length=1, max_length=MAX_ENTRIES, description="the stages of the branch, in order"
+    )
+    merges_sum: Literal["allow", "never"] = Field(
+        default="never",
+        description="whether two outputs that owe the same sum may be added before it",
+    )
+
+
 def _layer(value: object) -> object:
     """Refuse what is neither an index nor a range, in one error."""
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -345,6 +358,10 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="draft stacks by name; they inherit what they do not say",
+    )
+    branch: BranchShape | None = Field(
+        default=None,
+        description="stages beside another one, like {beside: experts, stages: [mlp]}",
     )
 
 

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     UNFINISHED = "the plan ends before the input is read"
     CAPTURE = "a capture is not the written residual on its declared rows, once"
     QUANTIZED = "the input is quantised not exactly once, or summed afterwards"
+    MERGE = "what is merged is not the whole output, once, on the rows and with the sum declared"
     ORDER = "rows are permuted that are not whole over the shards"
     INPUT_ROWS = "a rank ends with other input rows, or in another order, than declared"
     FINAL_RESIDUAL = "a rank ends with other residual rows, or in another order, than declared"

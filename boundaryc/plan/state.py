@@ -79,6 +79,7 @@ class EdgeFacts:
     read_whole: int  # atoms the rows of the read must not be sharded over
     quantized_tensors: int  # with rows, of a quantised input: values, scales; 0 where it is none
     widths: Widths
+    merges: bool = False  # the hand-off is the end: what is handed off is added to another output
 
     @property
     def every(self) -> int:
