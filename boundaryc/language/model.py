@@ -202,9 +202,9 @@ class Stack:
 
     `stages` are in the order of their first use, `topologies` by (tp, attn_dp, name), `operations`
     by name, `variants` in the language's order: reordering keys of the file changes nothing.
-    `layers` has one tuple of stage names per layer, which may be empty; those of a branch follow the
-    stage that they are beside. `policy_auto` is the
-    reduction policy that "auto" stands for. `source` is the name the file was loaded under. `spans`
+    `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
+    follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
+    for. `source` is the name the file was loaded under. `spans`
     maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
     that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
     meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack

@@ -145,7 +145,8 @@ def _merging(problem: Problem, mesh: Mesh, demands: Regime) -> tuple[Contract, .
         shared &= reduce(or_, (way.owes for way in ways))
     sums = [0, *(_subsets(shared) if branch.merges_sum else ())]
     prefixes = ((1 << length) - 1 for length in range(len(mesh.atoms) + 1))
-    return tuple(Contract(rows, rows, owes) for rows in prefixes for owes in sums if not rows & owes)
+    pairs = ((rows, owes) for rows in prefixes for owes in sums if not rows & owes)
+    return tuple(Contract(rows, rows, owes) for rows, owes in pairs)
 
 
 def _subsets(mask: int) -> Iterator[int]:
@@ -180,9 +181,7 @@ def _start(
     )
 
 
-def _goals(
-    edge: Edge, labels: tuple[_Label, ...], ways: tuple[Contract, ...]
-) -> tuple[Goal, ...]:
+def _goals(edge: Edge, labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -> tuple[Goal, ...]:
     if edge.merges:
         return tuple(
             Goal(

@@ -99,18 +99,28 @@ class _Boundary(Generic[LeavesT]):
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
+        return self._with(read=read, update=update, position=self._position)
+
+    def placed(self, position: Position) -> Self:
+        """This unbound boundary at one place of the stack."""
+        return self._with(position=position)
+
+    def _with(
+        self,
+        *,
+        read: tuple[Any, ...] = (),
+        update: tuple[Any, ...] = (),
+        position: Position | None,
+    ) -> Self:
+        """The same tables with these parameters at this place."""
         return type(self)(
             self._prepare,
             self._leave,
             resume=self._resume,
             read=read,
             update=update,
-            position=self._position,
+            position=position,
         )
-
-    def placed(self, position: Position) -> Self:
-        """This unbound boundary at one place of the stack."""
-        return type(self)(self._prepare, self._leave, resume=self._resume, position=position)
 
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""

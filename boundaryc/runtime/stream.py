@@ -118,6 +118,12 @@ class OwedOutput:
     __reduce_ex__ = _refuse
 
 
+class BranchOutput(OwedOutput):
+    """The output of a stage that a branch ends with or is beside: it is merged and nothing else."""
+
+    __slots__ = ()
+
+
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
@@ -125,13 +131,14 @@ class ResidualStream:
     names the stage before it.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
-    collects the captures of the stack file by name. Every value handed to the model is taken back
-    by identity, once.
+    collects the captures of the stack file by name. ``beside`` has the outputs that wait to be
+    merged, by stage. Every value handed to the model is taken back by identity, once.
     """
 
     __slots__ = (
         "access",
         "at",
+        "beside",
         "captured",
         "form",
         "handle",
@@ -152,6 +159,7 @@ class ResidualStream:
     at: int
     left: str
     captured: dict[str, list[Tensor]]
+    beside: dict[str, tuple[BranchOutput, Tensor]]
 
     def __init__(
         self,
@@ -167,6 +175,7 @@ class ResidualStream:
         self.at = ANY
         self.left = ""
         self.captured = {} if captured is None else captured
+        self.beside = {}
 
     def reach(self, position: Position | None) -> None:
         """Sees that the stage at ``position`` is the one to enter or to leave now.
@@ -238,6 +247,31 @@ class ResidualStream:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""
         self._leave(value, value, (), access)
         self.state = StreamState.WRITTEN
+        return value
+
+    def branch_output(self, value: Tensor, stage: str) -> BranchOutput:
+        """Keeps the output of ``stage`` until it is merged; the model gets an opaque handle.
+
+        BoundaryError where an output of it waits already.
+        """
+        if stage in self.beside:
+            raise BoundaryError(f"an output of `{stage}` already waits to be merged")
+        handle = BranchOutput()
+        self.beside[stage] = handle, value
+        return handle
+
+    def merged(self, handle: BranchOutput, stage: str) -> Tensor:
+        """The output of ``stage`` behind its handle, once.
+
+        BoundaryError where ``handle`` is another object, or none of ``stage`` waits.
+        """
+        known, value = self.beside.get(stage, (None, None))
+        if value is None or handle is not known:
+            raise BoundaryError(
+                f"merge_branch takes the last output of the branch and the output beside it, once; "
+                f"this is no output of `{stage}` that waits to be merged"
+            )
+        del self.beside[stage]
         return value
 
     def replace(self, value: Tensor, form: Form) -> Tensor:
