@@ -345,8 +345,8 @@ def sends(drafts: Drafts) -> tuple[Collective, ...]:
     """All collectives of a boundary, those inside the producer's exit first."""
     exit_ = drafts.exit
     leaves = (drafts.leave,) if drafts.leave else (exit_.reduce, exit_.leave) if exit_ else ()
-    functions = (*leaves, *((drafts.prepare,) if drafts.prepare else ()))
-    return tuple(sent for function in functions for sent in function.sends)
+    functions = (*leaves, drafts.merge, drafts.prepare)
+    return tuple(sent for function in functions if function for sent in function.sends)
 
 
 def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, How
 from boundaryc.emit.when import when
-from boundaryc.graph.build import ENTRY, FINAL, MERGES, Edge
+from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
@@ -29,7 +29,7 @@ NO_READ = "raw"
 OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
 """What is in the name of a generated function, and of nothing that is imported."""
 
-SHOWN = {FINAL: "the final norm", **dict.fromkeys(MERGES, "the merge")}
+SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 """What people call a consumer that is no stage."""
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
@@ -220,7 +220,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     producer, consumer = boundary.edge.producer, boundary.edge.consumer
     if boundary.edge.forks:
         return Calls(producer, consumer, None, plan.operations[NO_READ], {})
-    target = None if consumer in (FINAL, *MERGES) else plan.stack.stage(consumer)
+    target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else FINAL_READ]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None

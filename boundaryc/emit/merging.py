@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from boundaryc.emit.doc_text import lying
+from boundaryc.emit.doc_text import collectives, lying, summary
 from boundaryc.emit.drafts import Draft, Way, crossed, left_in_stream
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls
+from boundaryc.emit.script import Calls, Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import steps
+from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
 
 
@@ -20,29 +21,36 @@ def branch_input(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
 
 
 def merge(boundary: Boundary, scope: Scope, calls: Calls, branch: str) -> Draft:
-    """The function that adds the output of ``branch``, the last stage, and the one beside it."""
-    state, beside = boundary.start, calls.producer
-    last, returns = left_in_stream(state, calls)
-    what = "complete"
-    if state.owes:
-        what = f"partial over {scope.mesh.label(state.owes)}"
+    """The function that adds the output of ``branch``, the last stage, and the one beside it.
+
+    What is left to do for both before the hand-off is done for their sum.
+    """
+    start, beside = boundary.start, calls.producer
+    script = Writer(scope, calls, at_producer=True).write(steps(boundary)[0])
+    last, returns = left_in_stream(handed_off(boundary), calls)
+    what = f"partial over {scope.mesh.label(start.owes)}" if start.owes else "complete"
+    title = f"Adds {branch} to {beside}, both {what} on {lying(scope.mesh, start.rows)}"
+    doc: tuple[str, ...] = (f"{title}.",)
+    if script.summary:
+        doc = (*summary(title, script), *collectives(script))
     lines = [
         f'output = stream.merged(beside, "{beside}")',
         f'hidden = add(stream.merged(hidden, "{branch}"), output)',
+        *script.lines,
         last,
     ]
     params = tuple(f"{name}: Any" for name in calls.params)
+    needs = {"BranchOutput", "add", *script.helpers, *({returns} - {"Tensor"})}
     return Draft(
         base=f"{beside}_merge",
         params=("hidden: BranchOutput", "beside: BranchOutput", "batch: Batch", *params),
         returns=returns,
-        doc=(
-            f"Adds the outputs of {branch} and {beside}, both {what} on "
-            f"{lying(scope.mesh, state.rows)}.",
-        ),
+        doc=doc,
         body=body(lines),
-        needs=frozenset(
-            {"BranchOutput", "add"} | ({returns} - {"Tensor"}) | ({"Any"} if params else set())
-        ),
+        how="_".join(how.value for how in script.how),
+        uneven="uneven" if script.uneven else "even",
+        needs=frozenset(needs | ({"Any"} if params else set())),
+        custom=frozenset(script.custom),
+        sends=tuple(script.collectives),
         access=calls.access,
     )

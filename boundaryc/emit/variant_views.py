@@ -17,7 +17,7 @@ from boundaryc.emit.layers import layer_kinds
 from boundaryc.emit.layout_text import listed, wrapped
 from boundaryc.emit.topology_views import sizes
 from boundaryc.emit.views import Lines, ModuleView
-from boundaryc.graph.build import FINAL, MERGES
+from boundaryc.graph.build import FINAL
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -166,9 +166,7 @@ def _edge_lines(
     entries = []
     for edge in plan.graph.edges():
         drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
-        target = {FINAL: "final norm"}.get(edge.consumer, edge.consumer.replace("_", " "))
-        if edge.consumer not in (FINAL, *MERGES):
-            target = edge.consumer
+        target = "final norm" if edge.consumer == FINAL else edge.consumer
         title = f"{edge.producer or 'start'} -> {target}"
         if edge.target.captures:
             title += f", for {listed(edge.target.captures)}"

@@ -25,9 +25,6 @@ FINAL = "final"
 """The consumer after the last stage: the norm that ends the stack."""
 MERGE = "merge"
 """The consumer after the last stage of a branch and after the one beside it."""
-LAST_MERGE = "last_merge"
-"""The same where no stage follows: what ends a stack is complete."""
-MERGES = (MERGE, LAST_MERGE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,7 +43,7 @@ class Node:
     @property
     def merges(self) -> bool:
         """Whether two outputs are added here; ``producer`` is the one whose update adds both."""
-        return self.consumer in MERGES
+        return self.consumer == MERGE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,7 +60,7 @@ class Edge:
 
     @property
     def consumer(self) -> str:
-        """The stage that reads; FINAL at the end of the stack, one of MERGES before a merge."""
+        """The stage that reads; FINAL at the end of the stack, MERGE before a merge."""
         return self.target.consumer
 
     @property
@@ -155,8 +152,7 @@ def _beside(out: list[Edge], fork: Edge) -> Edge:
 
 def _walk(stack: Stack) -> tuple[tuple[tuple[Edge, ...], ...], Edge]:
     kept, branch = _captured(stack), stack.branch
-    most, at = sum(len(layer) for layer in stack.layers), 0
-    source, producer = START, ENTRY
+    source, producer, at = START, ENTRY, 0
     walk = []
     for layer in stack.layers:
         entered = []
@@ -167,7 +163,7 @@ def _walk(stack: Stack) -> tuple[tuple[tuple[Edge, ...], ...], Edge]:
             source, producer, at = node, name, at + 1
             if branch is not None and name == branch.stages[-1]:
                 producer = branch.beside
-                source = Node(producer, MERGE if at < most else LAST_MERGE)
+                source = Node(producer, MERGE)
         walk.append(tuple(entered))
     return tuple(walk), Edge(source, Node(producer, FINAL, tuple(kept.get(at, ()))))
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Branch, Stage
-from boundaryc.language.names import did_you_mean
+from boundaryc.language.names import did_you_mean, suggest
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import BranchShape, StackShape
 
@@ -28,6 +28,13 @@ def with_branch(layers: Layers, branch: Branch | None) -> Layers:
         )
         for layer in layers
     )
+
+
+def meant(entry: BranchShape | None, stages: Collection[str]) -> set[str]:
+    """The stages that a branch uses or, where one is misspelt, was probably meant to use."""
+    if entry is None:
+        return set()
+    return {name if name in stages else suggest(name, stages) or name for name in entry.stages}
 
 
 def check_branch(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from types import MappingProxyType
 
-from boundaryc.language.branches import check_branch, with_branch
+from boundaryc.language.branches import check_branch, meant, with_branch
 from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
@@ -65,8 +65,8 @@ def loads(text: str, source: str = "<string>", *, planned: Collection[str] = PLA
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
     stages = resolve_stages(shape.stages, {}, shape, context)
-    beside = set(shape.branch.stages) if shape.branch else set()
-    declared = [name for name in stages if name not in beside]
+    in_branch = meant(shape.branch, stages)
+    declared = [name for name in stages if name not in in_branch]
     main = resolve_layers(shape.layers, stages, declared, context)
     branch = check_branch(shape, stages, main, context)
     for line in (main, (branch.stages,) if branch else ()):

@@ -49,8 +49,8 @@ RESERVED = {
     "stack": _DEVICES | _MODULES,
     "topology": _DEVICES | _MODULES | {"layers"},
     "stage": frozenset(
-        {"batch", "bind", "enter", "exit", "final", "finish", "groups", "hidden", "last_merge"}
-        | {"layer", "layers", "load", "merge", "norm", "prepare", "rows", "select", "self"}
+        {"batch", "bind", "enter", "exit", "final", "finish", "groups", "hidden", "layer"}
+        | {"layers", "load", "merge", "norm", "prepare", "rows", "select", "self"}
         | {"stack", "start"}
         | {"stream", "torch"}
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from boundaryc.graph.build import ENTRY, FINAL, MERGES, Edge
+from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
 from boundaryc.language.model import Quantize, Stack, Stage
 from boundaryc.operations import Operation
@@ -56,7 +56,7 @@ def edge_facts(
     sent = _sent(stack, operations, mesh, edge)
     asked = _asked(stack, operations, mesh, demands, edge)
     scatter = POLICIES[policy] if sent.policy else UNRESTRICTED
-    ends = edge.consumer == FINAL and edge.producer != ENTRY and not edge.source.merges
+    ends = edge.consumer == FINAL and edge.producer != ENTRY
     equal, width = axes_mask(mesh, even), stack.hidden_size * ELEMENT
     fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
     return EdgeFacts(
@@ -85,7 +85,7 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
     if edge.producer == ENTRY or edge.forks:
         return _Sent()
     stage = stack.stage(edge.producer)
-    consumer = None if edge.consumer in (FINAL, *MERGES) else stack.stage(edge.consumer)
+    consumer = None if edge.consumer in (FINAL, MERGE) else stack.stage(edge.consumer)
     update = operations[stage.update]
     transform = stage.transform
     return _Sent(
@@ -147,7 +147,7 @@ def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
 
 def _orders_tokens(stack: Stack, edge: Edge) -> bool:
     """Whether a stage at either end wants its rows in token order; else nothing is permuted."""
-    others = (ENTRY, FINAL, *MERGES)
+    others = (ENTRY, FINAL, MERGE)
     ends = (name for name in (edge.producer, edge.consumer) if name not in others)
     return any(stack.stage(name).order == "token" for name in ends)
 

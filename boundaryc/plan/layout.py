@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 
-from boundaryc.graph.build import FINAL, LAST_MERGE, START, Edge, Node, StageGraph
+from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
 from boundaryc.plan.cost import Order
@@ -125,7 +125,7 @@ def _rests(mesh: Mesh, demands: Regime) -> tuple[int, ...]:
 
 
 def _ways(problem: Problem, mesh: Mesh, demands: Regime, node: Node) -> tuple[Contract, ...]:
-    if node.consumer in (FINAL, LAST_MERGE):
+    if node.consumer == FINAL:
         return (Contract(demands.rows, demands.rows, 0),)
     if node.merges:
         return _merging(problem, mesh, demands)
@@ -176,7 +176,6 @@ def _start(
         contract.owes,
         NO_RESIDUAL if edge.beside else label.residual,
         transform=not edge.source.merges and stack.stage(edge.producer).transform is not None,
-        handed_off=edge.source.merges,
         by_token=contract.by_token,
     )
 
