@@ -34,8 +34,8 @@ def merge(boundary: Boundary, scope: Scope, calls: Calls, branch: str) -> Draft:
     if script.summary:
         doc = (*summary(title, script), *collectives(script))
     lines = [
-        f'output = stream.merged(beside, "{beside}")',
-        f'hidden = add(stream.merged(hidden, "{branch}"), output)',
+        f'hidden, output = stream.merged((hidden, "{branch}"), (beside, "{beside}"))',
+        "hidden = add(hidden, output)",
         *script.lines,
         last,
     ]

@@ -260,19 +260,19 @@ class ResidualStream:
         self.beside[stage] = handle, value
         return handle
 
-    def merged(self, handle: BranchOutput, stage: str) -> Tensor:
-        """The output of ``stage`` behind its handle, once.
+    def merged(self, *outputs: tuple[BranchOutput, str]) -> tuple[Tensor, ...]:
+        """What is behind the handles of the stages that are named, all of them, once.
 
-        BoundaryError where ``handle`` is another object, or none of ``stage`` waits.
+        BoundaryError, and none is taken, where a handle is another object or its stage has no
+        output that waits.
         """
-        known, value = self.beside.get(stage, (None, None))
-        if value is None or handle is not known:
-            raise BoundaryError(
-                f"merge_branch takes the last output of the branch and the output beside it, once; "
-                f"this is no output of `{stage}` that waits to be merged"
-            )
-        del self.beside[stage]
-        return value
+        for handle, stage in outputs:
+            if stage not in self.beside or self.beside[stage][0] is not handle:
+                raise BoundaryError(
+                    "merge_branch takes the last output of the branch and then the output beside "
+                    f"it, once; this is no output of `{stage}` that waits to be merged"
+                )
+        return tuple(self.beside.pop(stage)[1] for _, stage in outputs)
 
     def replace(self, value: Tensor, form: Form) -> Tensor:
         """Changes the pending contribution in place; the model gets the new one, the old is gone.
