@@ -75,18 +75,22 @@ class ExitDraft:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """All functions of one boundary. Exactly one of ``exit`` and ``leave`` is set after a stage."""
+    """All functions of one boundary. Exactly one of ``exit`` and ``leave`` is set after a stage.
 
-    prepare: Draft
+    Before a merge there is no ``prepare``; behind one, ``merge`` adds the two outputs.
+    """
+
+    prepare: Draft | None
     leave: Draft | None = field(default=None)
     exit: ExitDraft | None = field(default=None)
+    merge: Draft | None = field(default=None)
 
     def bases(self) -> tuple[str, ...]:
         """The plain names of the functions, in the order in which they run."""
         names = [self.leave.base] if self.leave else []
         if self.exit:
             names += [*(function.base for function in self.exit.functions()), self.exit.base]
-        return (*names, self.prepare.base)
+        return (*names, *(one.base for one in (self.merge, self.prepare) if one))
 
 
 def draft(
@@ -97,8 +101,8 @@ def draft(
     ``scoped``: its producer obeys the decision of an exit; ``tail``: and adds a replicated part.
     """
     before, after = steps(boundary)
-    prepare = _prepare(boundary, scope, calls, after)
-    if boundary.edge.producer == ENTRY:
+    prepare = None if boundary.edge.merges else _prepare(boundary, scope, calls, after)
+    if boundary.edge.producer == ENTRY or boundary.edge.source.merges:
         return Drafts(prepare)
     if not scoped:
         shares = Shares(calls.additive, boundary.start.owes, inside=False)
@@ -158,8 +162,9 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
         results = quantized.returned(calls.quantize, "hidden")
     tensors = ", ".join(["Tensor"] * len(results))
+    title = f"{way.origin} to {'the final norm' if target == FINAL else target}"
     doc = (
-        *summary(f"{way.origin} to {'the final norm' if target == FINAL else target}", script),
+        *(summary(title, script) if script.summary else (f"{title}: nothing moves.", "")),
         *contract(scope.mesh, way.start, way.goal),
         *collectives(script),
     )
@@ -188,17 +193,10 @@ def _leave(
     """The end of a stage; one without an exit is given ``shares`` and adds its terms as well."""
     script = Writer(scope, calls, at_producer=True).write(sequence)
     state = handed_off(boundary)
-    carried = ""
-    if calls.carried and state.phase is not Phase.STREAM:
-        carried = f", ({', '.join(calls.carried)}{',' if len(calls.carried) == 1 else ''})"
-    if calls.access:
-        carried += f", access={calls.access}"
-    if state.phase is Phase.STREAM:
-        last, returns = f"return stream.keep(stream.residual{carried})", "Tensor"
-    elif state.owes:
-        last, returns = f"return stream.owe(hidden{carried})", "OwedOutput"
-    else:
-        last, returns = f"return stream.pend(hidden{carried})", "Tensor"
+    last, returns = left_in_stream(state, calls)
+    if boundary.edge.merges:
+        last = f'return stream.branch_output(hidden, "{boundary.edge.producer}")'
+        returns = "BranchOutput"
     needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if calls.params else set())
     added: list[str] = []
     told: tuple[str, ...] = ()
@@ -222,6 +220,20 @@ def _leave(
         sends=tuple(script.collectives),
         access=calls.access,
     )
+
+
+def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
+    """The statement that leaves an output in the stream and returns its handle, and their type."""
+    carried = ""
+    if calls.carried and state.phase is not Phase.STREAM:
+        carried = f", ({', '.join(calls.carried)}{',' if len(calls.carried) == 1 else ''})"
+    if calls.access:
+        carried += f", access={calls.access}"
+    if state.phase is Phase.STREAM:
+        return f"return stream.keep(stream.residual{carried})", "Tensor"
+    if state.owes:
+        return f"return stream.owe(hidden{carried})", "OwedOutput"
+    return f"return stream.pend(hidden{carried})", "Tensor"
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
@@ -333,7 +345,8 @@ def sends(drafts: Drafts) -> tuple[Collective, ...]:
     """All collectives of a boundary, those inside the producer's exit first."""
     exit_ = drafts.exit
     leaves = (drafts.leave,) if drafts.leave else (exit_.reduce, exit_.leave) if exit_ else ()
-    return tuple(sent for function in (*leaves, drafts.prepare) for sent in function.sends)
+    functions = (*leaves, drafts.merge, drafts.prepare)
+    return tuple(sent for function in functions if function for sent in function.sends)
 
 
 def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,12 +9,13 @@ from typing import Generic, TypeVar
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
 from boundaryc.emit.layout_text import listed
+from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, How
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
-from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
@@ -23,9 +24,14 @@ from boundaryc.topology.contracts import regime
 
 FINAL_READ = "norm"
 """How the end of a stack reads the residual."""
+NO_READ = "raw"
+"""How the residual is read where no norm is: what a branch is given has been read."""
 
 OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
 """What is in the name of a generated function, and of nothing that is imported."""
+
+SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
+"""What people call a consumer that is no stage."""
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
@@ -53,7 +59,7 @@ class Named(Generic[DraftT]):
     def following(self) -> str:
         """What comes after the stage whose exit this is, for people."""
         names = _sorted(use.edge.consumer for use in self.uses)
-        return listed(["the final norm" if name == FINAL else name for name in names], "or")
+        return listed([SHOWN.get(name, name) for name in names], "or")
 
 
 @dataclass(slots=True)
@@ -128,6 +134,8 @@ def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) ->
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants.setdefault(variant, VariantFunctions(variant))
+        if use.edge.forks or use.edge.merges:
+            continue  # only what a merge leaves is the stream's again
         shape = _shape(variant, boundary)
         if shape not in cache:
             cache[shape] = _between(plan, variant, boundary, result.scope, alike)
@@ -171,7 +179,8 @@ def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> 
         known = result.variants[variant]
         shape = _shape(variant, boundary)
         if shape not in cache:
-            left = result.between[use].access
+            beside = result.between.get(use)
+            left = beside.access if beside else None
             leaves = known.accesses[left.key].name if left else ""
             cache[shape] = _draft(plan, result.scope, boundary, leaves)
         found = result.drafts[use] = cache[shape]
@@ -202,16 +211,24 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
 
 
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
-    producer = boundary.edge.producer
+    producer, branch = boundary.edge.producer, plan.stack.branch
+    if boundary.edge.forks:
+        return Drafts(branch_input(boundary, scope, _calls(plan, boundary, "")))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
-    return draft(boundary, scope, _calls(plan, boundary, access), scoped=scoped, tail=tail)
+    calls = _calls(plan, boundary, access)
+    found = draft(boundary, scope, calls, scoped=scoped, tail=tail)
+    if boundary.edge.source.merges and branch is not None:
+        found = replace(found, merge=merge(boundary, scope, calls, branch.stages[-1]))
+    return found
 
 
 def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     """The operations around a boundary; ``access`` is what its producer leaves in the stream."""
     producer, consumer = boundary.edge.producer, boundary.edge.consumer
-    target = None if consumer == FINAL else plan.stack.stage(consumer)
+    if boundary.edge.forks:
+        return Calls(producer, consumer, None, plan.operations[NO_READ], {})
+    target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else FINAL_READ]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None
@@ -265,9 +282,7 @@ def _how(boundary: Boundary) -> str:
 
 
 def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None:
-    functions = [drafts.prepare]
-    if drafts.leave:
-        functions.append(drafts.leave)
+    functions = [one for one in (drafts.prepare, drafts.leave, drafts.merge) if one]
     if drafts.exit:
         functions += drafts.exit.functions()
         decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
@@ -403,15 +418,17 @@ def _sorted(names: Iterable[str]) -> list[str]:
 def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     """The qualified names that a use needs: ``prepare``, ``resume`` and, after a stage, ``leave``.
 
-    The end of the stack has ``empty`` too, for ranks without rows.
+    The end of the stack has ``empty`` too, for ranks without rows, and what is behind a merge has
+    ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``.
     """
     variant = functions.plan.columns[use.column].variant
     known, drafts = functions.variants[variant], functions.drafts[use]
-    found = {"prepare": f"{variant}.{known.functions[drafts.prepare.key].name}"}
-    if drafts.leave:
-        found["leave"] = f"{variant}.{known.functions[drafts.leave.key].name}"
+    own = {"prepare": drafts.prepare, "leave": drafts.leave, "merge": drafts.merge}
+    found = {what: f"{variant}.{known.functions[one.key].name}" for what, one in own.items() if one}
     if drafts.exit:
         found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"
+    if use not in functions.between:
+        return found
     beside = functions.between[use]
     found["resume"] = f"{access_module(variant)}.{known.resumes[beside.resume.key].name}"
     if use.edge.consumer == FINAL:

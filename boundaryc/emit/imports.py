@@ -11,10 +11,8 @@ from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
-    {
-        *("InputScale", "Norm", "OwedOutput", "add", "join"),
-        *("quantize_fp8", "quantize_int8", "quantized_all_reduce"),
-    }
+    {"BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "join"}
+    | {"quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset({"rms_norm", "add_rms_norm"})
 

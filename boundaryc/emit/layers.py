@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundaryc.emit.layout_text import listed
-from boundaryc.language.model import Stage
+from boundaryc.language.model import Branch, Stage
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
@@ -39,9 +39,12 @@ class LayerKind:
     where: str
 
 
+ROLES = ("Prepared", "Beside")
+"""How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
     {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
     | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
+    | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
 """Classes that stand beside those of layers in some generated module."""
 
@@ -101,12 +104,14 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
         declared = plan.operations[transform_operation(stage.transform.name)]
         transform = tuple(_transform_param(name, param, declared) for param in declared.params)
     reads = [_param(name, param, norm=read.call is None) for param in read.params]
+    if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
+        reads = []  # its input has been read
     if stage.quantize is not None:
         reads += [_scale_param(name, param) for param in stage.quantize.params]
     params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
     return StageSlot(
         stage,
-        _boundary(stage),
+        f"{_role(plan.stack.branch, name)}{_boundary(stage)}",
         tuple(reads),
         tuple({param.name: param for param in params}.values()),
     )
@@ -117,6 +122,13 @@ def _boundary(stage: Stage) -> str:
     if stage.reduction == "partial":
         return "AttentionBoundary"
     return "FfnBoundary" if stage.kind == "ffn" else "MixerBoundary"
+
+
+def _role(branch: Branch | None, name: str) -> str:
+    """How the class of a boundary begins at either end of a branch."""
+    if branch is None:
+        return ""
+    return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(name, "")
 
 
 def _transform_param(stage: str, param: str, transform: Operation) -> Param:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, pairwise
 
 from boundaryc.graph.build import Edge
 from boundaryc.plan.result import StackPlan
@@ -14,11 +13,12 @@ class LayerShape:
     """Layers with the same stages between the same boundaries.
 
     ``boundaries`` has, for each stage, the edge by which it is entered and the one by which it is
-    left.
+    left; ``merged`` is the edge behind the merge of the layer's branch.
     """
 
     stages: tuple[str, ...]
     boundaries: tuple[tuple[Edge, Edge], ...]
+    merged: Edge | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,27 @@ class Pattern:
 
 def layer_pattern(plan: StackPlan) -> Pattern:
     """The pattern of a stack; what follows works on its shapes, however many layers there are."""
-    numbers = {edge: number for number, edge in enumerate(plan.graph.edges())}
-    flat = [numbers[edge] for edge in (*chain.from_iterable(plan.graph.walk), plan.graph.last)]
-    around = iter(pairwise(flat))
-    found: dict[tuple[tuple[int, int], ...], int] = {}
+    graph = plan.graph
+    numbers = {edge: number for number, edge in enumerate(graph.edges())}
+    found: dict[tuple[tuple[tuple[int, int], ...], int | None], int] = {}
     stages: list[tuple[str, ...]] = []
     order: list[int] = []
-    for layer in plan.stack.layers:
-        key = tuple(next(around) for _ in layer)
+    for index, layer in enumerate(plan.stack.layers):
+        around = zip(graph.walk[index], graph.left[index], strict=True)
+        merged = numbers[graph.merged[index]] if index in graph.merged else None
+        key = (tuple((numbers[into], numbers[out]) for into, out in around), merged)
         if key not in found:
             found[key] = len(found)
             stages.append(layer)
         order.append(found[key])
-    edges = plan.graph.edges()
+    edges = graph.edges()
     shapes = tuple(
-        LayerShape(names, tuple((edges[into], edges[out]) for into, out in key))
-        for names, key in zip(stages, found, strict=True)
+        LayerShape(
+            names,
+            tuple((edges[into], edges[out]) for into, out in around),
+            None if merged is None else edges[merged],
+        )
+        for names, (around, merged) in zip(stages, found, strict=True)
     )
     counts = [0] * len(shapes)
     for number in order:

@@ -110,7 +110,11 @@ def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object
 def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
     start, goal = boundary.start, boundary.goal
     come: dict[str, object] = {"rows": mesh.words(start.rows)}
-    go: dict[str, object] = {"rows": mesh.words(goal.rows), "residual": mesh.words(goal.residual)}
+    go: dict[str, object] = {"rows": mesh.words(goal.rows)}
+    if goal.residual != NO_RESIDUAL:
+        go["residual"] = mesh.words(goal.residual)
+    if goal.owes:
+        go["owes"] = mesh.label(goal.owes)
     if start.owes:
         come["owes"] = mesh.label(start.owes)
     if start.residual != NO_RESIDUAL and start.phase is not Phase.INITIAL:

@@ -8,6 +8,7 @@ from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
 from boundaryc.emit.layout_text import (
     bracketed,
+    bracketed_import,
     closed,
     indented,
     listed,
@@ -76,7 +77,7 @@ def layers_view(plan: StackPlan) -> LayersView:
     imports = ["from dataclasses import dataclass"]
     if "Any" in types:
         imports.append("from typing import Any")
-    imports += ["", f"from boundaryc.runtime import {', '.join(runtime)}"]
+    imports += ["", *bracketed_import("boundaryc.runtime", runtime)]
     union = " | ".join(kind.name for kind in kinds)
     lines: Lines = (f"Layer = {union}",)
     if len(lines[0]) > 100:

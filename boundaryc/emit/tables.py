@@ -36,13 +36,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One unbound layer: its class, and per stage the constants of its boundary.
+    """One unbound layer: its class, and per stage the arguments of its boundary.
 
-    These are how it is entered and left, and the other ways in.
+    These name how it is entered and left, the other ways in, and how it is merged with a branch.
     """
 
     kind: LayerKind
-    boundaries: tuple[tuple[str, str, str], ...]
+    boundaries: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,11 @@ def _boundaries(
             rows: dict[str, list[str]] = {}
             for column in kept:
                 use = Use(edge, column, policy)
-                names, drafts = names_by_use(functions, use), functions.drafts[use]
-                base = drafts.prepare.base
-                rows.setdefault(base, []).append(names["prepare"])
+                names, base = names_by_use(functions, use), prepare_base(edge)
+                if "prepare" in names:
+                    rows.setdefault(base, []).append(names["prepare"])
+                if "merge" in names:
+                    rows.setdefault(f"{edge.producer}_merge", []).append(names["merge"])
                 for other in ("resume", "empty"):
                     if other in names:
                         rows.setdefault(f"{base}_{other}", []).append(names[other])
@@ -135,6 +137,11 @@ def leave_base(functions: TopologyFunctions, use: Use) -> str:
     """The plain name of what a stage does when it leaves."""
     drafts = functions.drafts[use]
     return drafts.exit.base if drafts.exit else f"{use.edge.producer}_leave"
+
+
+def prepare_base(edge: Edge) -> str:
+    """The plain name of what takes a stage's output to the next."""
+    return f"{edge.producer or 'start'}_to_{edge.consumer}"
 
 
 def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
@@ -200,7 +207,7 @@ def _policies(
 
 
 def _norm(policy: str, last: Edge, by_place: dict[tuple[str, Edge, str], str]) -> Norm:
-    base = _prepare_base(last)
+    base = prepare_base(last).upper()
     return Norm(*(by_place[policy, last, base + end] for end in ("", "_RESUME", "_EMPTY")))
 
 
@@ -221,20 +228,15 @@ def _layer(
     boundaries = []
     for entering, leaving in shape.boundaries:
         leave = leave_base(functions, Use(leaving, 0, policy)).upper()
-        prepare = _prepare_base(entering)
-        boundaries.append(
-            (
-                by_place[policy, entering, prepare],
-                by_place[policy, leaving, leave],
-                by_place[policy, entering, f"{prepare}_RESUME"],
-            )
-        )
+        prepare = prepare_base(entering).upper()
+        arguments = [by_place[policy, entering, prepare], by_place[policy, leaving, leave]]
+        if not entering.forks:
+            arguments.append(f"resume={by_place[policy, entering, f'{prepare}_RESUME']}")
+        if leaving.beside and shape.merged is not None:
+            merged = by_place[policy, shape.merged, f"{leaving.producer}_merge".upper()]
+            arguments.append(f"merge={merged}")
+        boundaries.append(tuple(arguments))
     return Layer(kinds[shape.stages], tuple(boundaries))
-
-
-def _prepare_base(edge: Edge) -> str:
-    source = "start" if edge.producer == ENTRY else edge.producer
-    return f"{source}_to_{edge.consumer}".upper()
 
 
 def _name_layers(

@@ -201,9 +201,8 @@ def _layer(name: str, layer: Layer) -> Lines:
     if not layer.boundaries:
         return (f"{name} = {layer.kind.name}()",)
     lines = [f"{name} = {layer.kind.name}("]
-    for slot, (prepare, leave, resume) in zip(layer.kind.slots, layer.boundaries, strict=True):
+    for slot, arguments in zip(layer.kind.slots, layer.boundaries, strict=True):
         call = f"{slot.stage.name}={slot.boundary}("
-        arguments = [prepare, leave, f"resume={resume}"]
         lines += indented(closed(bracketed(call, arguments, ")", indent=5)))
     return (*lines, ")")
 

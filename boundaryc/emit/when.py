@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Protocol
 
 from boundaryc.emit.layout_text import listed, wrapped
-from boundaryc.graph.build import FINAL, Edge
+from boundaryc.graph.build import FINAL, MERGE, Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 
 
@@ -60,7 +60,8 @@ def _place(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> str:
     consumers = sorted({edge.consumer for edge in edges})
     words = []
     if leaves and len(consumers) < len({edge.consumer for edge in every}):
-        shown = ["the final norm" if name == FINAL else name for name in consumers]
+        names = {FINAL: "the final norm", MERGE: "the merge"}
+        shown = [names.get(name, name) for name in consumers]
         words.append(f"before {listed(shown, 'or')}")
     rest = [edge for edge in every if edge.consumer in consumers and edge not in edges]
     kept = {edge.target.captures for edge in edges}

@@ -4,13 +4,16 @@ A *node* is a stage seen together with the stage before it, because where the re
 stage runs may depend on how it was reached. An edge joins two nodes that follow each other in some
 layer, and stands for one boundary. The graph is as small as the pattern: a thousand equal layers
 have the nodes and edges of two.
+
+A branch leaves the main line at the input of a stage and ends, like that stage, in a *merge*: a
+node at which both outputs are added and from which the stack goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import networkx as nx
 
@@ -20,6 +23,8 @@ ENTRY = ""
 """The producer of the first stage: there is none."""
 FINAL = "final"
 """The consumer after the last stage: the norm that ends the stack."""
+MERGE = "merge"
+"""The consumer after the last stage of a branch and after the one beside it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,11 +32,18 @@ class Node:
     """A consumer (a stage, or the end of the stack) and the producer before it.
 
     ``captures`` are the names of the captures that keep the residual with which it is entered.
+    ``prepared``: it takes the input that was read for the producer, whose output goes elsewhere.
     """
 
     producer: str
     consumer: str
     captures: tuple[str, ...] = ()
+    prepared: bool = False
+
+    @property
+    def merges(self) -> bool:
+        """Whether two outputs are added here; ``producer`` is the one whose update adds both."""
+        return self.consumer == MERGE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,12 +56,27 @@ class Edge:
     @property
     def producer(self) -> str:
         """The stage whose output crosses this boundary; ENTRY at the start of the stack."""
-        return self.target.producer
+        return self.target.producer if self.source.merges else self.source.consumer
 
     @property
     def consumer(self) -> str:
-        """The stage that reads; FINAL at the end of the stack."""
+        """The stage that reads; FINAL at the end of the stack, MERGE before a merge."""
         return self.target.consumer
+
+    @property
+    def forks(self) -> bool:
+        """Whether it takes an input to a branch, and no output anywhere."""
+        return self.target.prepared
+
+    @property
+    def merges(self) -> bool:
+        """Whether its producer's output is added to another one."""
+        return self.target.merges
+
+    @property
+    def beside(self) -> bool:
+        """Whether its producer's output alone goes to a merge, and the residual with a branch."""
+        return self.target.merges and self.source.consumer == self.target.producer
 
 
 START = Node(ENTRY, ENTRY)
@@ -60,15 +87,19 @@ START = Node(ENTRY, ENTRY)
 class StageGraph:
     """The graph, and how the layers run through it.
 
-    ``walk`` has, for every layer, the edge by which each of its stages is entered; ``last`` is the
-    edge to the end of the stack. Edges carry the attribute ``repeats``: met more than once.
-    ``met`` has every edge once, in the order in which the stack first meets them.
+    ``walk`` has, for every layer, the edge by which each of its stages is entered, ``left`` the one
+    by which it is left; ``merged`` has the edge behind the merge of every layer that has a branch,
+    by layer. ``last`` is the edge to the end of the stack. Edges carry the attribute ``repeats``:
+    met more than once. ``met`` has every edge once, in the order in which the stack first meets
+    them.
     """
 
     graph: nx.DiGraph[Node]
     walk: tuple[tuple[Edge, ...], ...]
     last: Edge
     met: tuple[Edge, ...]
+    left: tuple[tuple[Edge, ...], ...]
+    merged: Mapping[int, Edge]
 
     def edges(self) -> tuple[Edge, ...]:
         """Every boundary once, in the order in which the stack first meets them."""
@@ -86,23 +117,55 @@ class StageGraph:
 def build_graph(stack: Stack) -> StageGraph:
     """The stage graph of a stack."""
     walk, last = _walk(stack)
+    entering = [*(edge for layer in walk for edge in layer), last]
+    following = iter(entering[1:])
+    left: list[tuple[Edge, ...]] = []
+    merged: dict[int, Edge] = {}
+    passed: list[Edge] = []
+    for index, layer in enumerate(walk):
+        out, after = [], [next(following) for _ in layer]
+        for edge, entered in zip(layer, after, strict=True):
+            passed.append(edge)
+            if entered.source.merges:
+                out.append(Edge(edge.target, entered.source))
+                merged[index] = entered
+            else:
+                out.append(entered)
+        out = [_beside(out, edge) if edge.forks else edge for edge in out]
+        passed += (edge for edge in out if edge.merges)
+        left.append(tuple(out))
     graph: nx.DiGraph[Node] = nx.DiGraph()
-    for edge in _flat(walk, last):
+    for edge in (*passed, last):
         if graph.has_edge(edge.source, edge.target):
             graph.edges[edge.source, edge.target]["repeats"] = True
         else:
             graph.add_edge(edge.source, edge.target, repeats=False)
-    return StageGraph(graph, walk, last, tuple(dict.fromkeys(_flat(walk, last))))
+    met = tuple(dict.fromkeys((*passed, last)))
+    return StageGraph(graph, walk, last, met, tuple(left), merged)
+
+
+def _beside(out: list[Edge], fork: Edge) -> Edge:
+    """The edge by which the stage at a fork is left: to the merge of its layer."""
+    merge = next(edge.target for edge in out if edge.merges)
+    return Edge(fork.source, merge)
 
 
 def _walk(stack: Stack) -> tuple[tuple[tuple[Edge, ...], ...], Edge]:
-    names = [name for layer in stack.layers for name in layer]
-    kept = _captured(stack)
-    met = enumerate(pairwise([ENTRY, *names, FINAL]))
-    nodes = [START, *(Node(a, b, tuple(kept.get(at, ()))) for at, (a, b) in met)]
-    edges = iter([Edge(a, b) for a, b in pairwise(nodes)])
-    walk = tuple(tuple(next(edges) for _ in layer) for layer in stack.layers)
-    return walk, next(edges)
+    kept, branch = _captured(stack), stack.branch
+    source, producer, at = START, ENTRY, 0
+    walk = []
+    for layer in stack.layers:
+        entered = []
+        for name in layer:
+            prepared = branch is not None and name == branch.stages[0]
+            node = Node(producer, name, tuple(kept.get(at, ())), prepared)
+            entered.append(Edge(source, node))
+            source, producer, at = node, name, at + 1
+            if branch is not None and name == branch.stages[-1]:
+                producer = branch.beside
+                source = Node(producer, MERGE)
+        walk.append(tuple(entered))
+    return tuple(walk), Edge(source, Node(producer, FINAL, tuple(kept.get(at, ()))))
 
 
 def _captured(stack: Stack) -> dict[int, list[str]]:
@@ -117,9 +180,3 @@ def _captured(stack: Stack) -> dict[int, list[str]]:
         for layer in capture.layers:
             found.setdefault(first[layer + (capture.where == "after")], []).append(capture.name)
     return found
-
-
-def _flat(walk: tuple[tuple[Edge, ...], ...], last: Edge) -> Iterator[Edge]:
-    for layer in walk:
-        yield from layer
-    yield last

@@ -8,6 +8,7 @@ from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Se
 from boundaryc.language.loader import load, loads
 from boundaryc.language.model import (
     Additive,
+    Branch,
     Capture,
     MoeSpec,
     NormSpec,
@@ -26,6 +27,7 @@ __all__ = [
     "FORMATS",
     "Additive",
     "BoundarycError",
+    "Branch",
     "Capture",
     "Diagnostic",
     "Label",

@@ -19,10 +19,10 @@ from boundaryc.language.stages import check_additions, resolve_stages
 
 ValueT = TypeVar("ValueT")
 
-_OWN = frozenset({"layers", "policy", "stack", "captures", "drafts", "entry"}) | {
-    "pipeline",
-    "segments",
-}
+_OWN = frozenset(
+    {"layers", "policy", "stack", "captures", "drafts", "entry"}
+    | {"branch", "pipeline", "segments"}
+)
 
 
 def by_first_use(stages: Mapping[str, Stage], layers: Layers) -> tuple[Stage, ...]:
@@ -88,6 +88,7 @@ def _draft(
         drafts=(),
         pipeline=None,
         segments=False,
+        branch=None,
         spans=_spans(name, target.spans),
     )
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from types import MappingProxyType
 
+from boundaryc.language.branches import check_branch, meant, with_branch
 from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
@@ -65,8 +66,13 @@ def loads(text: str, source: str = "<string>", *, planned: Collection[str] = PLA
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
     stages = resolve_stages(shape.stages, {}, shape, context)
-    layers = resolve_layers(shape.layers, stages, stages, context)
-    check_additions(stages, layers, shape.operations, lambda name: ("stages", name), context)
+    in_branch = meant(shape.branch, stages)
+    declared = [name for name in stages if name not in in_branch]
+    main = resolve_layers(shape.layers, stages, declared, context)
+    branch = check_branch(shape, stages, main, context)
+    for line in (main, (branch.stages,) if branch else ()):
+        check_additions(stages, line, shape.operations, lambda name: ("stages", name), context)
+    layers = with_branch(main, branch)
     topologies = resolve_topologies(shape, context)
     stack = Stack(
         name=shape.stack,
@@ -83,6 +89,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         captures=resolve_captures(shape.captures, len(layers), context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
+        branch=branch,
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

@@ -185,13 +185,28 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """Stages beside another one, in every layer that has it.
+
+    The first of `stages` computes on the input that was read for `beside`, the output of the last
+    is added to that of `beside`, whose update adds both. With `merges_sum` two outputs that owe the
+    same sum may be added before it, which rounds the addition as the sum is rounded.
+    """
+
+    beside: str
+    stages: tuple[str, ...]
+    merges_sum: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
     `stages` are in the order of their first use, `topologies` by (tp, attn_dp, name), `operations`
     by name, `variants` in the language's order: reordering keys of the file changes nothing.
-    `layers` has one tuple of stage names per layer, which may be empty. `policy_auto` is the
-    reduction policy that "auto" stands for. `source` is the name the file was loaded under. `spans`
+    `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
+    follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
+    for. `source` is the name the file was loaded under. `spans`
     maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
     that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
     meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
@@ -214,6 +229,7 @@ class Stack:
     spans: Mapping[str, Span] = field(compare=False, repr=False)
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
+    branch: Branch | None = field(default=None, metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
     pipeline: Literal["partial", "complete"] | None = field(default=None, metadata=QUIET)
     segments: bool = field(default=False, metadata=QUIET)

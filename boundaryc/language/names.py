@@ -50,7 +50,8 @@ RESERVED = {
     "topology": _DEVICES | _MODULES | {"layers"},
     "stage": frozenset(
         {"batch", "bind", "enter", "exit", "final", "finish", "groups", "hidden", "layer"}
-        | {"layers", "load", "norm", "prepare", "rows", "select", "self", "stack", "start"}
+        | {"layers", "load", "merge", "norm", "prepare", "rows", "select", "self"}
+        | {"stack", "start"}
         | {"stream", "torch"}
     ),
     "operation": frozenset(

@@ -14,7 +14,6 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
-        "branch": ("stack.branch",),
         "defer": ("stage.defer",),
         "enter": ("operation.role=enter",),
         "extras": ("stack.extras",),

@@ -254,6 +254,19 @@ class PolicyShape(Shape):
     )
 
 
+class BranchShape(Shape):
+    """`branch`: stages beside another one."""
+
+    beside: str = Field(description="the stage whose input the branch takes, and which it joins")
+    stages: list[str] = Field(
+        min_length=1, max_length=MAX_ENTRIES, description="the stages of the branch, in order"
+    )
+    merges_sum: Literal["allow", "never"] = Field(
+        default="never",
+        description="whether two outputs that owe the same sum may be added before it",
+    )
+
+
 def _layer(value: object) -> object:
     """Refuse what is neither an index nor a range, in one error."""
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -363,6 +376,10 @@ class StackShape(Shape):
     )
     segments: bool = Field(
         default=False, description="whether a forward may run some layers now and others later"
+    )
+    branch: BranchShape | None = Field(
+        default=None,
+        description="stages beside another one, like {beside: experts, stages: [mlp]}",
     )
 
 

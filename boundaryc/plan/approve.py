@@ -9,7 +9,7 @@ from __future__ import annotations
 from boundaryc.plan.judge import declarations
 from boundaryc.plan.provenance import check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
-from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.result import Boundary, StackPlan, Table
 
 
 class RejectedPlanError(AssertionError):
@@ -26,6 +26,7 @@ def approve(plan: StackPlan) -> StackPlan:
         atoms = len(topology.mesh.atoms)
         for tables in topology.tables.values():
             for table in tables:
+                _check_merges(table)
                 for boundary in table.values():
                     start, goal = declarations(boundary)
                     key = (boundary.path.ops, atoms, boundary.facts.even, start, goal)
@@ -33,6 +34,23 @@ def approve(plan: StackPlan) -> StackPlan:
                         seen.add(key)
                         _run(boundary, atoms)
     return plan
+
+
+def _check_merges(table: Table) -> None:
+    """Every merge adds two outputs of one declaration, and the stack goes on from their sum.
+
+    One of them comes with the residual, which is the one that the stack goes on with.
+    """
+    for node in {edge.target for edge in table if edge.merges}:
+        ending = [table[edge] for edge in table if edge.target == node]
+        goals = {(boundary.goal.rows, boundary.goal.owes) for boundary in ending}
+        going = {(b.start.rows, b.start.owes, b.start.residual)
+                 for edge, b in table.items() if edge.source == node}  # fmt: skip
+        rests = [b.goal.residual for b in ending if not b.edge.beside]
+        besides = sum(boundary.edge.beside for boundary in ending)
+        right = len(goals) == 1 and len(going) == 1 and besides and len(set(rests)) == 1
+        if not right or going != {(*goals.pop(), rests[0])}:
+            raise RejectedPlanError(f"the outputs merged behind {node.producer} do not fit")
 
 
 def _run(boundary: Boundary, atoms: int) -> None:

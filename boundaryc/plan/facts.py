@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
-from boundaryc.language.model import Quantize, Stack
+from boundaryc.language.model import Quantize, Stack, Stage
 from boundaryc.operations import Operation
 from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
@@ -82,32 +82,42 @@ def edge_facts(
         quantized_sum=sent.quantized if column.mode == "prefill" else 0,
         quantized_tensors=asked.tensors,
         widths=Widths(width, width, width, asked.quantized),
+        merges=edge.merges,
     )
 
 
 def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: Edge) -> _Sent:
-    if edge.producer == ENTRY:
+    if edge.producer == ENTRY or edge.forks:
         return _Sent()
     stage = stack.stage(edge.producer)
-    consumer = None if edge.consumer == FINAL else stack.stage(edge.consumer)
+    consumer = None if edge.consumer in (FINAL, MERGE) else stack.stage(edge.consumer)
     update = operations[stage.update]
     transform = stage.transform
     return _Sent(
         may_defer=may_defer(stage, consumer, mesh),
         at_producer=update.facts.at_producer,
-        joins=update.facts.plain_add and stage.joins_sum,
+        joins=update.facts.plain_add and stage.joins_sum and not edge.merges,
         sums=update.call is None,
         linear=transform is not None and transform.before_reduce_scatter,
-        policy=obeys_policy(stage),
+        policy=any(obeys_policy(one) for one in _summed(stack, edge)),
         quantized=0 if stage.quantized_sum is None else _quantized_row(stack.hidden_size),
     )
+
+
+def _summed(stack: Stack, edge: Edge) -> tuple[Stage, ...]:
+    """The stages whose output crosses a boundary: behind a merge there are two."""
+    stage = stack.stage(edge.producer)
+    if not edge.source.merges or stack.branch is None:
+        return (stage,)
+    return stage, stack.stage(stack.branch.stages[-1])
 
 
 def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
-    if edge.consumer == FINAL:
-        return _Asked(norm=True, local=0, whole=0, on=None, quantized=0, tensors=0)
+    if edge.consumer == FINAL or edge.merges or edge.forks:
+        norm = edge.consumer == FINAL
+        return _Asked(norm=norm, local=0, whole=0, on=None, quantized=0, tensors=0)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts
     local, whole = read.read_local | stage.before_gather, read.read_whole | stage.needs_every_row
@@ -148,7 +158,8 @@ def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
 
 def _orders_tokens(stack: Stack, edge: Edge) -> bool:
     """Whether a stage at either end wants its rows in token order; else nothing is permuted."""
-    ends = (name for name in (edge.producer, edge.consumer) if name not in (ENTRY, FINAL))
+    others = (ENTRY, FINAL, MERGE)
+    ends = (name for name in (edge.producer, edge.consumer) if name not in others)
     return any(stack.stage(name).order == "token" for name in ends)
 
 

@@ -7,12 +7,13 @@ from typing import Literal
 from boundaryc.plan.ops import HandOff
 from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.state import Phase
+from boundaryc.plan.state import NO_RESIDUAL, Phase
 
-_PHASES: dict[Phase, Literal["initial", "contribution", "stream"]] = {
+_PHASES: dict[Phase, Literal["initial", "contribution", "stream", "input"]] = {
     Phase.INITIAL: "initial",
     Phase.CONTRIBUTION: "contribution",
     Phase.STREAM: "stream",
+    Phase.INPUT: "input",
 }
 
 
@@ -23,7 +24,8 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         phase=_PHASES[start.phase],
         rows=start.rows,
         owes=start.owes,
-        residual=None if start.phase is Phase.INITIAL else start.residual,
+        residual=None if start.residual == NO_RESIDUAL else start.residual,
+        beside=boundary.edge.beside,
         transform=start.transform,
         transform_linear=facts.transform_linear,
         joins_sum=facts.joins_sum,
@@ -33,7 +35,9 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
     )
     declared_goal = DeclaredGoal(
         rows=goal.rows,
-        residual=goal.residual,
+        residual=None if boundary.edge.beside else goal.residual,
+        merges=facts.merges,
+        owes=goal.owes,
         hands_off=not start.handed_off,
         may_defer=facts.may_defer,
         complete_on=facts.complete_on,

@@ -7,8 +7,10 @@ minimum of a sum of pairwise costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
@@ -84,7 +86,7 @@ def _solve(
     return {
         edge: (
             _start(problem.stack, edge, chosen[edge.source], ways),
-            _goals((chosen[edge.target],), ways[edge.target])[0],
+            _goals(edge, (chosen[edge.target],), ways[edge.target])[0],
             paths[edge][chosen[edge.source], chosen[edge.target]],
         )
         for edge in problem.graph.edges()
@@ -99,7 +101,7 @@ def reason(
         return "no residual layout serves all boundaries together"
     ways, labels = _choices(problem, batch)
     start = _start(problem.stack, edge, labels[edge.source][0], ways)
-    goals = frozenset(_goals(labels[edge.target], ways[edge.target]))
+    goals = frozenset(_goals(edge, labels[edge.target], ways[edge.target]))
     return unmet(start, goals, facts, batch.order)
 
 
@@ -125,7 +127,30 @@ def _rests(mesh: Mesh, demands: Regime) -> tuple[int, ...]:
 def _ways(problem: Problem, mesh: Mesh, demands: Regime, node: Node) -> tuple[Contract, ...]:
     if node.consumer == FINAL:
         return (Contract(demands.rows, demands.rows, 0),)
+    if node.merges:
+        return _merging(problem, mesh, demands)
     return contracts(problem.stack.stage(node.consumer), problem.spec, mesh, demands)
+
+
+def _merging(problem: Problem, mesh: Mesh, demands: Regime) -> tuple[Contract, ...]:
+    """The rows on which two outputs may be added, and the sums that they may still owe together.
+
+    A complete output and a partial one are never added, nor are partials of different sums.
+    """
+    branch = problem.stack.branch
+    assert branch is not None
+    shared = mesh.every
+    for name in (branch.beside, branch.stages[-1]):
+        ways = contracts(problem.stack.stage(name), problem.spec, mesh, demands)
+        shared &= reduce(or_, (way.owes for way in ways))
+    sums = [0, *(_subsets(shared) if branch.merges_sum else ())]
+    prefixes = ((1 << length) - 1 for length in range(len(mesh.atoms) + 1))
+    pairs = ((rows, owes) for rows in prefixes for owes in sums if not rows & owes)
+    return tuple(Contract(rows, rows, owes) for rows, owes in pairs)
+
+
+def _subsets(mask: int) -> Iterator[int]:
+    return (part for part in range(1, mask + 1) if not part & ~mask)
 
 
 def _labels(
@@ -140,19 +165,32 @@ def _start(
     stack: Stack, edge: Edge, label: _Label, ways: Mapping[Node, tuple[Contract, ...]]
 ) -> State:
     contract = ways[edge.source][label.contract]
+    if edge.forks:
+        rows, by_token = contract.rows_in, contract.by_token
+        return State(Phase.INPUT, rows, 0, label.residual, handed_off=True, by_token=by_token)
     if edge.source == START:
         return State(Phase.INITIAL, contract.rows_out, contract.owes, NO_RESIDUAL, handed_off=True)
     return State(
         Phase.CONTRIBUTION,
         contract.rows_out,
         contract.owes,
-        label.residual,
-        transform=stack.stage(edge.producer).transform is not None,
+        NO_RESIDUAL if edge.beside else label.residual,
+        transform=not edge.source.merges and stack.stage(edge.producer).transform is not None,
         by_token=contract.by_token,
     )
 
 
-def _goals(labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -> tuple[Goal, ...]:
+def _goals(edge: Edge, labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -> tuple[Goal, ...]:
+    if edge.merges:
+        return tuple(
+            Goal(
+                ways[label.contract].rows_in,
+                NO_RESIDUAL if edge.beside else label.residual,
+                phase=Phase.CONTRIBUTION,
+                owes=ways[label.contract].owes,
+            )
+            for label in labels
+        )
     return tuple(
         Goal(ways[label.contract].rows_in, label.residual, ways[label.contract].by_token)
         for label in labels
@@ -169,7 +207,7 @@ def _pairs(
 ) -> dict[tuple[_Label, _Label], Path]:
     """The shortest path of an edge for every pair of labels at its ends."""
     targets = labels[edge.target]
-    goals = _goals(targets, ways[edge.target])
+    goals = _goals(edge, targets, ways[edge.target])
     asked = frozenset(goals)
     moves = problem.moves.get(facts) or problem.moves.setdefault(facts, Moves(facts))
     pairs: dict[tuple[_Label, _Label], Path] = {}

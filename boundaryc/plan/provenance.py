@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
-from boundaryc.plan.provenance_layout import Layout
+from boundaryc.plan.provenance_layout import Layout, groups
 from boundaryc.plan.provenance_machine import DeclaredGoal, DeclaredStart, Machine
 from boundaryc.plan.provenance_moves import BrokenPlanError, Held, Reason, require
 
@@ -170,7 +170,8 @@ def _accept(machine: Machine) -> None:
     """Raise ``BrokenPlanError`` unless what the plan leaves is what was declared."""
     layout, goal = machine.layout, machine.goal
     ranks = range(layout.world)
-    if machine.kind != "input" or machine.reads != 1:
+    reads = not goal.merges and machine.start.phase != "input"
+    if machine.kind != ("contribution" if goal.merges else "input") or machine.reads != reads:
         require(ranks, Reason.UNFINISHED)
     if machine.hand_offs != goal.hands_off:
         require(ranks, Reason.HAND_OFF)
@@ -180,17 +181,47 @@ def _accept(machine: Machine) -> None:
         require(ranks, Reason.QUANTIZED)
     if machine.transforms != machine.start.transform:
         require(ranks, Reason.TRANSFORM)
-    if machine.updates != (machine.start.phase == "contribution"):
+    if machine.updates != (machine.start.phase == "contribution" and not goal.merges):
         require(ranks, Reason.UNFINISHED)
+    if goal.merges:
+        _accept_merged(machine)
+        return
     want = layout.tokens(goal.rows)
     if goal.by_token:
         want = layout.turned(want, machine.start.shards, 1)
     _ends_on(machine, machine.value, want, Reason.INPUT_ROWS)
-    if machine.residual is None:
+    if machine.residual is None or goal.residual is None:
         require(ranks, Reason.RESIDUAL)
     else:
         want = layout.tokens(goal.residual)
         _ends_on(machine, machine.residual, want, Reason.FINAL_RESIDUAL)
+
+
+def _accept_merged(machine: Machine) -> None:
+    """Require an output of which every part is in the declared sum once, and its own residual.
+
+    Two such outputs, of one declaration, add up to one of the same declaration: where that sum is
+    done every part of either is in it once.
+    """
+    layout, goal, ranks = machine.layout, machine.goal, range(machine.layout.world)
+    want = layout.tokens(goal.rows)
+    moved = [rank for rank in ranks if machine.value[rank].tokens != want[rank]]
+    require(moved, Reason.MERGE)
+    for group in groups(layout.sizes, goal.owes):
+        marks = (machine.value[rank].marks for rank in group)
+        total = {sum(parts) for parts in zip(*marks, strict=True)}
+        require(group if total - {machine.marks.complete} else (), Reason.MERGE)
+    if (machine.residual is None) != (goal.residual is None):
+        require(ranks, Reason.RESIDUAL)
+    if machine.residual is not None and goal.residual is not None:
+        rest = layout.tokens(goal.residual)
+        wrong = [
+            rank
+            for rank in ranks
+            if machine.residual[rank].tokens != rest[rank]
+            or set(machine.residual[rank].marks) - {machine.marks.RESIDUAL}
+        ]
+        require(wrong, Reason.FINAL_RESIDUAL)
 
 
 def _ends_on(

@@ -32,13 +32,14 @@ Kind = Literal["initial", "contribution", "stream", "input"]
 class DeclaredStart:
     """What a boundary is given. Masks of atoms, bit 0 outermost.
 
-    ``phase``: ``initial`` (no residual yet), ``contribution`` (a producer's output) or ``stream``
-    (the residual is written already and is the value). ``residual`` are the rows of the residual
-    and is None exactly at ``initial``; in ``stream`` it equals ``rows`` and nothing is owed.
+    ``phase``: ``initial`` (no residual yet), ``contribution`` (a producer's output), ``stream``
+    (the residual is written already and is the value) or ``input`` (it has been read). ``residual``
+    are the rows of the residual and is None exactly at ``initial`` and for an output ``beside``
+    its residual; in ``stream`` it equals ``rows``, and there and of an input nothing is owed.
     Raises ``ValueError`` where these do not hold.
     """
 
-    phase: Literal["initial", "contribution", "stream"]
+    phase: Literal["initial", "contribution", "stream", "input"]
     rows: int
     owes: int
     residual: int | None
@@ -48,15 +49,22 @@ class DeclaredStart:
     quantized_sum: bool = False  # the update is a plain add and the sum before it may be lossy
     shards: int = 0  # atoms whose parts interleave tokens
     by_token: bool = False  # the value is in token order
+    beside: bool = False  # an output whose residual goes another way
 
     def __post_init__(self) -> None:
-        if (self.residual is None) != (self.phase == "initial"):
+        if self.beside and self.phase != "contribution":
+            raise ValueError("only a contribution goes another way than its residual")
+        if (self.residual is None) != (self.phase == "initial" or self.beside):
             raise ValueError("a start has a residual unless its phase is initial")
         if self.phase == "stream" and (self.residual != self.rows or self.owes):
             raise ValueError("a stream is its residual and owes nothing")
+        if self.phase == "input" and self.owes:
+            raise ValueError("an input owes nothing")
         if self.transform and self.phase != "contribution":
             raise ValueError("only a contribution has a transform to run")
-        if self.by_token and (self.phase != "contribution" or self.shards & self.rows):
+        if self.by_token and (
+            self.phase not in ("contribution", "input") or self.shards & self.rows
+        ):
             raise ValueError("only a contribution that is whole over the shards has another order")
 
 
@@ -64,8 +72,8 @@ class DeclaredStart:
 class DeclaredGoal:
     """What a boundary must deliver, and what may cross its hand-off."""
 
-    rows: int  # of the consumer's input
-    residual: int  # rows of the residual at the end
+    rows: int  # of the consumer's input, or of the output that is to be merged
+    residual: int | None  # rows of the residual at the end; None for an output beside its residual
     hands_off: bool  # a hand-off belongs to this plan
     may_defer: bool = False  # an incomplete sum may cross it
     complete_on: int | None = None  # what crosses is complete, on these rows
@@ -75,6 +83,8 @@ class DeclaredGoal:
     by_token: bool = False  # the input is in token order
     captures: tuple[int, ...] = ()  # rows on which the residual that is read is kept, in order
     quantized: bool = False  # the input is values and scales
+    merges: bool = False  # the plan ends with its hand-off: its output is added to another one
+    owes: int = 0  # atoms over which the output that is to be merged is still a sum
 
 
 class Machine:
@@ -93,7 +103,7 @@ class Machine:
         self.transforms = self.updates = self.reads = self.hand_offs = self.captured = 0
         self.quantized = 0
         partial = keys(layout.sizes, start.owes)
-        written = start.phase == "stream"
+        written = start.phase in ("stream", "input")
         self.marks = Marks(0 if written else max(partial) + 1, layout.world)
         mark = [Marks.RESIDUAL if written else self.marks.partial(index) for index in partial]
         tokens = layout.tokens(start.rows)
@@ -101,7 +111,7 @@ class Machine:
             tokens = layout.turned(tokens, start.shards, 1)
         self.value = _fill(tokens, mark)
         self.residual: Held | None = None
-        if written:
+        if start.phase == "stream":
             self.residual = self.value
         elif start.residual is not None:
             own = [Marks.RESIDUAL] * layout.world
@@ -109,6 +119,8 @@ class Machine:
 
     def step(self, op: ops.Operation) -> None:
         """Run one operation on all ranks; raise ``BrokenPlanError`` where it goes wrong."""
+        if self.goal.merges and self.hand_offs:
+            require(self._all(), Reason.MERGE)
         match op:
             case ops.AllReduce() | ops.ReduceScatter() | ops.GatherSum():
                 self._sum(op)

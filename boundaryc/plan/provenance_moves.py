@@ -36,6 +36,7 @@ class Reason(StrEnum):
     CAPTURE = "a capture is not the written residual on its declared rows, once"
     QUANTIZED_SUM = "a sum travels quantised in part, undeclared, or not in its producer's exit"
     QUANTIZED = "the input is quantised not exactly once, or summed afterwards"
+    MERGE = "what is merged is not the whole output, once, on the rows and with the sum declared"
     ORDER = "rows are permuted that are not whole over the shards"
     INPUT_ROWS = "a rank ends with other input rows, or in another order, than declared"
     FINAL_RESIDUAL = "a rank ends with other residual rows, or in another order, than declared"

@@ -48,14 +48,16 @@ class Path:
 class Goal:
     """Where a boundary must arrive: the input's rows, and where the residual must lie.
 
-    In the stream phase there is no input: the written residual is all that is asked for; in the
-    contribution phase it is a complete output whose update has not run.
+    In the stream phase there is no input: the written residual is all that is asked for. In the
+    contribution phase it is the output itself, whose update has not run: complete, or, before it is
+    added to another one, owing the same sum ``owes`` on the same rows.
     """
 
     rows: int
     residual: int
     by_token: bool = False
     phase: Phase = Phase.INPUT
+    owes: int = 0
 
 
 Ranked = tuple[int, int, Operation, Cost]
@@ -157,19 +159,23 @@ def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, Stat
 def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
     if not state.handed_off or state.phase is Phase.INITIAL:
         return None
-    if state.phase is Phase.CONTRIBUTION and (state.owes or state.transform or state.joined):
+    if state.phase is Phase.CONTRIBUTION and (state.transform or state.joined):
+        return None
+    if state.phase is Phase.CONTRIBUTION and state.owes and not facts.merges:
         return None
     if state.phase is Phase.INPUT and state.captured.bit_count() != len(facts.captures):
         return None
     if state.phase is Phase.INPUT and state.quantized != bool(facts.quantized_tensors):
         return None
-    return Goal(state.rows, state.residual, state.by_token, state.phase)
+    return Goal(state.rows, state.residual, state.by_token, state.phase, state.owes)
 
 
 _LOCAL = (Enter(), Transform(), Update(), Read(), Quantize(), Join(), HandOff())
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
+    if facts.merges and state.handed_off:
+        return
     yield from _LOCAL
     if facts.shards:
         yield Reorder(not state.by_token)

@@ -80,6 +80,7 @@ class EdgeFacts:
     quantized_sum: int  # bytes of a row of a sum that may travel quantised; 0 where none may
     quantized_tensors: int  # with rows, of a quantised input: values, scales; 0 where it is none
     widths: Widths
+    merges: bool = False  # the hand-off is the end: what is handed off is added to another output
 
     @property
     def every(self) -> int:

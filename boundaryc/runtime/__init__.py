@@ -18,6 +18,15 @@ from boundaryc.runtime.boundaries import (
     Resume,
     Resumes,
 )
+from boundaryc.runtime.branches import (
+    BesideAttentionBoundary,
+    BesideFfnBoundary,
+    BesideMixerBoundary,
+    Merges,
+    PreparedAttentionBoundary,
+    PreparedFfnBoundary,
+    PreparedMixerBoundary,
+)
 from boundaryc.runtime.captures import AuxHiddenStateList, Capture, CaptureMove, Collector
 from boundaryc.runtime.collectives import (
     Collective,
@@ -33,6 +42,7 @@ from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchG
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import (
     AddsTail,
+    BranchExit,
     Exit,
     ExitDecision,
     Exits,
@@ -56,7 +66,15 @@ from boundaryc.runtime.quantize import (
 from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
-from boundaryc.runtime.stream import Access, Form, Move, OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.stream import (
+    Access,
+    BranchOutput,
+    Form,
+    Move,
+    OwedOutput,
+    ResidualStream,
+    StreamState,
+)
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [
@@ -71,7 +89,12 @@ __all__ = [
     "Axes",
     "Batch",
     "BatchFacts",
+    "BesideAttentionBoundary",
+    "BesideFfnBoundary",
+    "BesideMixerBoundary",
     "BoundaryError",
+    "BranchExit",
+    "BranchOutput",
     "Capture",
     "CaptureMove",
     "Collective",
@@ -96,6 +119,7 @@ __all__ = [
     "Leaves",
     "MappedGroups",
     "Members",
+    "Merges",
     "Mesh",
     "MixerBoundary",
     "MixerExit",
@@ -109,6 +133,9 @@ __all__ = [
     "Padding",
     "PayloadTensor",
     "Prepare",
+    "PreparedAttentionBoundary",
+    "PreparedFfnBoundary",
+    "PreparedMixerBoundary",
     "Prepares",
     "Reduce",
     "ResidualStream",

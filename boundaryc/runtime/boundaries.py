@@ -106,20 +106,31 @@ class _Boundary(Generic[LeavesT]):
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
+        return self._with(
+            read=read, update=update, position=self._position, entrance=self._entrance
+        )
+
+    def placed(self, position: Position, entrance: Entrance | None = None) -> Self:
+        """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it."""
+        return self._with(position=position, entrance=entrance)
+
+    def _with(
+        self,
+        *,
+        read: tuple[Any, ...] = (),
+        update: tuple[Any, ...] = (),
+        position: Position | None,
+        entrance: Entrance | None,
+    ) -> Self:
+        """The same tables with these parameters at this place."""
         return type(self)(
             self._prepare,
             self._leave,
             resume=self._resume,
             read=read,
             update=update,
-            position=self._position,
-            entrance=self._entrance,
-        )
-
-    def placed(self, position: Position, entrance: Entrance | None = None) -> Self:
-        """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it."""
-        return type(self)(
-            self._prepare, self._leave, resume=self._resume, position=position, entrance=entrance
+            position=position,
+            entrance=entrance,
         )
 
     @property

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from torch import Tensor
 
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.stream import OwedOutput, Position
+from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
@@ -52,6 +52,9 @@ class ExitDecision:
 
 Exits = tuple[ExitDecision, ...]
 """The decision of one exit, one entry per column."""
+
+
+BESIDE = "a branch is beside this stage: leave its output through branch_output and merge_branch"
 
 
 class _Phase(Enum):
@@ -198,6 +201,16 @@ class Exit:
         BoundaryError on a failed computation, while the exit is open, the second time, and where
         declared additive terms are missing.
         """
+        self._computed()
+        stream = self._batch.stream
+        stream.reach(self._position)
+        self._phase = _Phase.FINISHED
+        output = self._decision.leave(hidden, self._batch, *self._update)
+        stream.passed(self._position)
+        return output
+
+    def _computed(self) -> None:
+        """Sees that compute is done, and all of it: BoundaryError where it is not."""
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
         if self._added is not _Added.ALL:
@@ -205,11 +218,26 @@ class Exit:
                 "this stage declares additive terms that compute has not added; give them to "
                 "reduce_output, or to before_sum and after_sum"
             )
-        stream = self._batch.stream
-        stream.reach(self._position)
+
+
+class BranchExit(Exit):
+    """The exit of a stage with a branch beside it, whose output is merged with the branch's."""
+
+    __slots__ = ()
+
+    def finish(self, hidden: Tensor) -> NoReturn:
+        """BoundaryError: the output is placed for the merge, and the stream is the branch's."""
+        raise BoundaryError(BESIDE)
+
+    def branch_output(self, hidden: Tensor) -> BranchOutput:
+        """Places what was computed where the branch's output will be: for `merge_branch`.
+
+        The model may compute and place it before, between and after the stages of the branch.
+        BoundaryError where `finish` of another exit would refuse, but in any order.
+        """
+        self._computed()
         self._phase = _Phase.FINISHED
-        output = self._decision.leave(hidden, self._batch, *self._update)
-        stream.passed(self._position)
+        output: BranchOutput = self._decision.leave(hidden, self._batch, *self._update)  # type: ignore[assignment]
         return output
 
 

@@ -119,6 +119,12 @@ class OwedOutput:
     __reduce_ex__ = _refuse
 
 
+class BranchOutput(OwedOutput):
+    """The output of a stage that a branch ends with or is beside: it is merged and nothing else."""
+
+    __slots__ = ()
+
+
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
@@ -126,13 +132,14 @@ class ResidualStream:
     names the stage before it.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
-    collects the captures of the stack file by name. Every value handed to the model is taken back
-    by identity, once.
+    collects the captures of the stack file by name. ``beside`` has the outputs that wait to be
+    merged, by stage. Every value handed to the model is taken back by identity, once.
     """
 
     __slots__ = (
         "access",
         "at",
+        "beside",
         "captured",
         "form",
         "handle",
@@ -153,6 +160,7 @@ class ResidualStream:
     at: int
     left: str
     captured: dict[str, list[Tensor]]
+    beside: dict[str, tuple[BranchOutput, Tensor]]
 
     def __init__(
         self,
@@ -168,6 +176,7 @@ class ResidualStream:
         self.at = ANY
         self.left = ""
         self.captured = {} if captured is None else captured
+        self.beside = {}
 
     def reach(self, position: Position | None) -> None:
         """Sees that the stage at ``position`` is the one to enter or to leave now.
@@ -256,6 +265,31 @@ class ResidualStream:
         self._leave(value, value, (), access)
         self.state = StreamState.WRITTEN
         return value
+
+    def branch_output(self, value: Tensor, stage: str) -> BranchOutput:
+        """Keeps the output of ``stage`` until it is merged; the model gets an opaque handle.
+
+        BoundaryError where an output of it waits already.
+        """
+        if stage in self.beside:
+            raise BoundaryError(f"an output of `{stage}` already waits to be merged")
+        handle = BranchOutput()
+        self.beside[stage] = handle, value
+        return handle
+
+    def merged(self, *outputs: tuple[BranchOutput, str]) -> tuple[Tensor, ...]:
+        """What is behind the handles of the stages that are named, all of them, once.
+
+        BoundaryError, and none is taken, where a handle is another object or its stage has no
+        output that waits.
+        """
+        for handle, stage in outputs:
+            if stage not in self.beside or self.beside[stage][0] is not handle:
+                raise BoundaryError(
+                    "merge_branch takes the last output of the branch and then the output beside "
+                    f"it, once; this is no output of `{stage}` that waits to be merged"
+                )
+        return tuple(self.beside.pop(stage)[1] for _, stage in outputs)
 
     def replace(self, value: Tensor, form: Form) -> Tensor:
         """Changes the pending contribution in place; the model gets the new one, the old is gone.

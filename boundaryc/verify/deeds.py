@@ -61,7 +61,13 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
     additions: dict[Place, Tensor] = {}
     producer: str | None = None
     places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
+    branch = stack.branch
     for place in [*places, end(stack)]:
+        if branch is not None and place.stage == branch.stages[0]:
+            acts[place], producer = (), place.stage  # there is no output before it
+            continue
+        if branch is not None and producer == branch.stages[-1]:
+            producer = branch.beside
         if producer is None:
             chosen = () if partial else _before_the_stack(rng)
         else:

@@ -2,7 +2,9 @@
 
 Written from the definition of a decoder stack with residual operations: the residual starts as the
 stack's input; every stage reads its input from the residual, computes, and its update adds the
-contribution; the final norm reads what is left. Nothing is imported that plans or moves rows.
+contribution; the final norm reads what is left. The first stage of a branch computes on what was
+read for the stage beside it; the outputs of that one and of the branch's last are added, and its
+update adds them to the residual that the branch left. Nothing is imported that plans or moves rows.
 """
 
 from __future__ import annotations
@@ -69,13 +71,17 @@ def interpret(
     meaning = _Meaning(stack)
     found = Reference({}, {}, {}, {}, torch.empty(0))
     residual, output, before = tokens, tokens, None
+    branch, waiting = stack.branch, tokens
     places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
     for place in [*places, end(stack)]:
+        if branch and before and before.stage == branch.stages[-1]:
+            output, before = waiting + output, Place(before.layer, branch.beside)
         if place in changes.extras:
             output = output + changes.extras[place]
+        forks = branch is not None and place.stage == branch.stages[0]
         if before is None:
             residual = output
-        else:
+        elif not forks:
             params = fixture.weights[before].params
             residual = meaning.update(stack.stage(before.stage), output, residual, params)
             found.written[before] = residual
@@ -88,13 +94,16 @@ def interpret(
         if place == end(stack):
             break
         stage, params = stack.stage(place.stage), fixture.weights[place].params
-        x = meaning.read(stage, residual, params)
+        if not forks:  # else x is what was read for the stage beside it
+            x = meaning.read(stage, residual, params)
         if stage.quantize is not None:
             parts = found.quantized[place] = quantized(stage.quantize, x, params)
             x = parts.numbers
         found.inputs[place] = x
         computed = found.sums[place] = _computed(stage, place, fixture, x.split(requests))
         output, before = meaning.transform(stage, computed, params), place
+        if branch and place.stage == branch.beside:
+            waiting = output
     return replace(found, output=rms_norm(residual, fixture.final, stack.norm))
 
 

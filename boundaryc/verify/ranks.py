@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,9 +43,8 @@ class RankProgram:
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self.error = 0.0
         self._captured: list[tuple[Tensor, Tensor]] = []
-        graph = scene.subject.plan.graph
-        edges = [edge for layer in graph.walk for edge in layer]
-        self._crossed = dict(zip(_places(scene), [*edges[1:], graph.last], strict=True))
+        self._crossed = _crossings(scene)
+        self._beside: Callable[[], Any] = lambda: None
 
     def forward(self) -> float:
         """Runs the whole stack; returns the largest error. MismatchError where it is too large."""
@@ -136,22 +137,40 @@ class RankProgram:
 
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
         boundary, goal = getattr(layer, place.stage), self.scene.boundaries[edge].goal
-        reference = self.scene.reference
-        given = self._enter(place, edge, boundary, hidden)
+        reference, branch = self.scene.reference, self.scene.subject.plan.stack.branch
+        if branch is not None and edge.forks:
+            given = boundary.branch_input(getattr(layer, branch.beside), hidden, self.batch)
+        else:
+            given = self._enter(place, edge, boundary, hidden)
         self._check_captures(place, edge)
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
         x = self._read(place, given, held)
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
-        stage = self.scene.subject.plan.stack.stage(place.stage)
-        following = self._following(edge)
+        compute = partial(self._computed, place, edge, boundary, x, held)
+        if branch is not None and place.stage == branch.beside:
+            self._beside = _on_time(compute, early=place.layer % 2 == 0)
+            return given
+        output = compute()
+        if not edge.forks:  # else the stage beside the branch may still compute on it
+            _spoil(given, residual)
+        if branch is not None and place.stage == branch.stages[-1]:
+            beside = getattr(layer, branch.beside)
+            return beside.merge_branch(output, self._beside(), self.batch)
+        return output
+
+    def _computed(self, place: Place, edge: Edge, boundary: Any, x: Tensor, held: Held) -> Any:
+        """What a stage leaves for the input ``x``: this rank's part of its output, finished."""
+        stack = self.scene.subject.plan.stack
+        stage, following = stack.stage(place.stage), self._following(edge)
+        merges = stack.branch is not None and place.stage == stack.branch.beside
         terms = self.scene.subject.fixture.terms(place, stage, x)
         if stage.reduction == "partial":
             y = self._attend(place, x, held, following)
-            _spoil(given, residual)
             self._bring(place, y, following, terms)
-            return self._left(place, boundary.finish(y, self.batch, **terms))
+            leave = boundary.branch_output if merges else boundary.finish
+            return self._left(place, leave(y, self.batch, **terms))
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
                 y = self._feed_forward(place, x, following)
@@ -160,9 +179,8 @@ class RankProgram:
             y = self._reduce(exit_, y, terms)
             if stage.reduction == "local_tail" and exit_.adds_tail:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
-        _spoil(given, residual)
         self._bring(place, y, following, {})
-        return self._left(place, exit_.finish(y))
+        return self._left(place, exit_.branch_output(y) if merges else exit_.finish(y))
 
     def _bring(
         self, place: Place, y: Tensor, following: Boundary, terms: dict[str, Tensor]
@@ -183,11 +201,13 @@ class RankProgram:
 
         The model goes on with the oracle's numbers, from which no later comparison is off.
         """
+        form = self.scene.subject.plan.stack.stage(place.stage).quantized_sum
+        if form is None:
+            return output
         boundary = self.scene.boundaries[self._crossed[place]]
         lossy = [op for op in boundary.path.ops if isinstance(op, QuantizedAllReduce)]
         if not lossy:
             return output
-        form = self.scene.subject.plan.stack.stage(place.stage).quantized_sum
         state, reference = handed_off(boundary), self.scene.reference
         written = state.phase is Phase.STREAM
         right = (reference.written if written else reference.sums)[place]
@@ -260,7 +280,8 @@ class RankProgram:
 
     def _following(self, edge: Edge) -> Boundary:
         """A boundary that this stage's output crosses; all of them start from one contract."""
-        return next(b for e, b in self.scene.boundaries.items() if e.source == edge.target)
+        every = self.scene.boundaries.items()
+        return next(b for e, b in every if e.source == edge.target and not e.forks)
 
     def _compare(self, what: str, value: Tensor, held: Held, expected: Tensor) -> None:
         if value.shape[0] != held.count:
@@ -274,10 +295,14 @@ class RankProgram:
             raise MismatchError(f"{what}: error {error:.3g}")
 
 
-def _places(scene: Scene) -> list[Place]:
-    """All stages of all layers in their order."""
-    layers = scene.subject.plan.stack.layers
-    return [Place(index, name) for index, layer in enumerate(layers) for name in layer]
+def _crossings(scene: Scene) -> dict[Place, Edge]:
+    """The edge that the output of each stage crosses, where a sum may travel quantised."""
+    stack, graph = scene.subject.plan.stack, scene.subject.plan.graph
+    if all(stage.quantized_sum is None for stage in stack.stages):
+        return {}
+    places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
+    edges = [edge for layer in graph.walk for edge in layer]
+    return dict(zip(places, [*edges[1:], graph.last], strict=True))
 
 
 def _share(mesh: Mesh, rank: int, owes: int) -> tuple[int, int]:
@@ -294,6 +319,14 @@ def scattered(x: Tensor) -> Tensor:
     wide = torch.full((x.shape[0], 2 * x.shape[1]), float("nan"), dtype=x.dtype)
     wide[:, ::2] = x
     return wide[:, ::2]
+
+
+def _on_time(compute: Callable[[], Any], *, early: bool) -> Callable[[], Any]:
+    """What a stage beside a branch leaves: computed now, or when the branch is at its end."""
+    if not early:
+        return compute
+    output = compute()
+    return lambda: output
 
 
 def _spoil(given: Tensor | tuple[Tensor, ...], residual: Tensor) -> None:
@@ -317,6 +350,8 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
     if declared.transform is not None:
         transform = plan.operations[transform_operation(declared.transform.name)]
         named |= {f"{stage}_{name}": name for name in transform.params}
+    if plan.stack.branch is not None and stage == plan.stack.branch.stages[0]:
+        named.pop(stage, None)  # its input has been read
     bound: dict[str, object] = {
         argument: Parameter(params[name]) for argument, name in named.items()
     }

@@ -6,7 +6,7 @@ from boundaryc.language import Stack, loads
 from boundaryc.language.planned import PLANNED
 
 CONSTRUCTS = (
-    *("additive", "before_gather", "captures", "drafts", "layer without stages", "mixer"),
+    *("additive", "before_gather", "branch", "captures", "drafts", "layer without stages", "mixer"),
     *("needs_every_row", "post_addition", "quantize", "quantized_sum"),
     *("reduction local_tail of ffn stages", "reduction scoped of attention stages"),
     *("scaled_add", "transform"),

@@ -12,6 +12,7 @@ from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
 from boundaryc.language.schema import (
+    BranchShape,
     CaptureShape,
     DraftShape,
     LayersShape,
@@ -87,6 +88,7 @@ def test_a_dense_model_is_short() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
+        BranchShape,
         CaptureShape,
         DraftShape,
         LayersShape,

@@ -213,7 +213,6 @@ REJECTED: dict[str, Edits] = {
         (MLP, "mlp: {kind: ffn, «transform: 1, «before_reduce_scatter: 1}"),
         (VARIANTS, "operations: {gate: {role: «transform, call: a:b}}"),
     ],
-    "branch": _key("branch"),
     "defer": _of_stage("«defer: 1"),
     "enter": _operation("role: «enter, call: a:b"),
     "extras": _key("extras"),

@@ -35,7 +35,7 @@ def test_there_are_enough_plans_of_both_kinds() -> None:
     assert len(WRONG) >= 25
     assert all(plan.reasons for plan in WRONG)
     # in files of their own
-    elsewhere = {Reason.ORDER, Reason.CAPTURE, Reason.QUANTIZED, Reason.QUANTIZED_SUM}
+    elsewhere = {Reason.ORDER, Reason.CAPTURE, Reason.QUANTIZED, Reason.QUANTIZED_SUM, Reason.MERGE}
     tested = elsewhere.union(*(plan.reasons for plan in WRONG))
     assert set(Reason) == tested, "a reason is untested"
 

@@ -12,6 +12,9 @@ ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
 FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 """Names of stages; some are those of classes that generated code imports, or join to such."""
 
+BESIDE = {"side": "dense", "shortcut": "sparse", "look": "attention", "beside_ffn": "dense"}
+"""Stages of branches, by name: attention, dense or sparse."""
+
 LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
 
@@ -67,7 +70,14 @@ def cases(draw: Draw) -> Case:
     operations: dict[str, str] = {}
     width = draw(st.sampled_from((64, 64, 96, 4096)))
     stages = [f"  {name}: {_stage(draw, kinds[name], operations, width)}" for name in used]
-    topologies, able = _topologies(draw, {kinds[name] for name in used})
+    beside = draw(st.lists(st.sampled_from(sorted(BESIDE)), min_size=1, max_size=3, unique=True))
+    if draw(st.integers(0, 4)) != 2:
+        beside = []
+    stages += _branch_stages(draw, beside, operations, width)
+    every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
+    topologies, able = _topologies(draw, every)
+    if beside and not _rarely(draw):
+        able = {"ordinary"}
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width)
     lines = [
         "boundaryc: 1",
@@ -80,10 +90,36 @@ def cases(draw: Draw) -> Case:
         *topologies,
         f"variants: [{', '.join(_variants(draw, able))}]",
         *_operations(operations),
+        *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
+
+
+def _branch_stages(
+    draw: Draw, names: list[str], operations: dict[str, str], width: int
+) -> list[str]:
+    """The stages of a branch: the first says nothing of its read, the last has no update."""
+    lines = []
+    for index, name in enumerate(names):
+        kind, ends = BESIDE[name], index in (0, len(names) - 1)
+        words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
+        words += ["sparse: true"] if kind == "sparse" else []
+        words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+        whole = f"{{{', '.join(words)}}}"
+        stage = whole if ends and not _rarely(draw) else _stage(draw, kind, operations, width)
+        lines.append(f"  {name}: {stage}")
+    return lines
+
+
+def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
+    """A branch of the stages `beside`, next to one that some layer has."""
+    if not beside:
+        return []
+    words = [f"beside: {draw(st.sampled_from(used))}", f"stages: [{', '.join(beside)}]"]
+    words += [f"merges_sum: {draw(st.sampled_from(('allow', 'never')))}"]
+    return [f"branch: {{{', '.join(words)}}}"]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:

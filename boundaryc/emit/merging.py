@@ -1,0 +1,56 @@
+"""The functions at both ends of a branch: how it takes its input, and how its output is added."""
+
+from __future__ import annotations
+
+from boundaryc.emit.doc_text import collectives, lying, summary
+from boundaryc.emit.drafts import Draft, Way, crossed, left_in_stream
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.script import Calls, Writer
+from boundaryc.emit.statements import body
+from boundaryc.emit.steps import steps
+from boundaryc.plan.access import handed_off
+from boundaryc.plan.result import Boundary
+
+
+def branch_input(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
+    """The function that takes the input of one stage to the first stage of its branch."""
+    edge = boundary.edge
+    base, origin = f"{edge.producer}_to_{edge.consumer}", f"From the input of {edge.producer}"
+    way = Way(base, origin, boundary.start, steps(boundary)[1], boundary.goal, ())
+    return crossed(way, edge.consumer, scope, calls)
+
+
+def merge(boundary: Boundary, scope: Scope, calls: Calls, branch: str) -> Draft:
+    """The function that adds the output of ``branch``, the last stage, and the one beside it.
+
+    What is left to do for both before the hand-off is done for their sum.
+    """
+    start, beside = boundary.start, calls.producer
+    script = Writer(scope, calls, at_producer=True).write(steps(boundary)[0])
+    last, returns = left_in_stream(handed_off(boundary), calls)
+    what = f"partial over {scope.mesh.label(start.owes)}" if start.owes else "complete"
+    title = f"Adds {branch} to {beside}, both {what} on {lying(scope.mesh, start.rows)}"
+    doc: tuple[str, ...] = (f"{title}.",)
+    if script.summary:
+        doc = (*summary(title, script), *collectives(script))
+    lines = [
+        f'hidden, output = stream.merged((hidden, "{branch}"), (beside, "{beside}"))',
+        "hidden = add(hidden, output)",
+        *script.lines,
+        last,
+    ]
+    params = tuple(f"{name}: Any" for name in calls.params)
+    needs = {"BranchOutput", "add", *script.helpers, *({returns} - {"Tensor"})}
+    return Draft(
+        base=f"{beside}_merge",
+        params=("hidden: BranchOutput", "beside: BranchOutput", "batch: Batch", *params),
+        returns=returns,
+        doc=doc,
+        body=body(lines),
+        how="_".join(how.value for how in script.how),
+        uneven="uneven" if script.uneven else "even",
+        needs=frozenset(needs | ({"Any"} if params else set())),
+        custom=frozenset(script.custom),
+        sends=tuple(script.collectives),
+        access=calls.access,
+    )
