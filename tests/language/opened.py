@@ -7,8 +7,9 @@ from boundaryc.language.planned import PLANNED
 
 CONSTRUCTS = (
     *("additive", "before_gather", "captures", "drafts", "layer without stages", "mixer"),
-    *("needs_every_row", "post_addition", "quantize", "reduction local_tail of ffn stages"),
-    *("reduction scoped of attention stages", "scaled_add", "transform"),
+    *("needs_every_row", "pipeline", "post_addition", "quantize"),
+    *("reduction local_tail of ffn stages", "reduction scoped of attention stages", "scaled_add"),
+    *("segments", "transform"),
 )
 """Those of the first part of `PLANNED`, and those that have left it."""
 

@@ -77,8 +77,17 @@ def cases(draw: Draw) -> Case:
         *_operations(operations),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
+        *_pipeline(draw, len(layers)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
+
+
+def _pipeline(draw: Draw, layers: int) -> list[str]:
+    """In one case of three a stack that may be cut; seldom one that has no place for a cut."""
+    if draw(st.integers(0, 2)) != 1 or (layers < 2 and not _rarely(draw)):
+        return []
+    payload = draw(st.sampled_from(("partial", "complete")))
+    return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:
