@@ -7,9 +7,9 @@ from boundaryc.language.planned import PLANNED
 
 CONSTRUCTS = (
     *("additive", "before_gather", "branch", "captures", "drafts", "layer without stages", "mixer"),
-    *("needs_every_row", "post_addition", "quantize", "quantized_sum"),
+    *("needs_every_row", "pipeline", "post_addition", "quantize", "quantized_sum"),
     *("reduction local_tail of ffn stages", "reduction scoped of attention stages"),
-    *("scaled_add", "transform"),
+    *("scaled_add", "segments", "transform"),
 )
 """Those of the first part of `PLANNED`, and those that have left it."""
 

@@ -93,6 +93,7 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
+        *_pipeline(draw, len(layers)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
@@ -120,6 +121,14 @@ def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
     words = [f"beside: {draw(st.sampled_from(used))}", f"stages: [{', '.join(beside)}]"]
     words += [f"merges_sum: {draw(st.sampled_from(('allow', 'never')))}"]
     return [f"branch: {{{', '.join(words)}}}"]
+
+
+def _pipeline(draw: Draw, layers: int) -> list[str]:
+    """In one case of three a stack that may be cut; seldom one that has no place for a cut."""
+    if draw(st.integers(0, 2)) != 1 or (layers < 2 and not _rarely(draw)):
+        return []
+    payload = draw(st.sampled_from(("partial", "complete")))
+    return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:
