@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty
-from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
+from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
@@ -17,13 +17,16 @@ from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
+from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
 FINAL_READ = "norm"
 """How the end of a stack reads the residual."""
 
-OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
+OWN_WORDS = (
+    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
+)
 """What is in the name of a generated function, and of nothing that is imported."""
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
@@ -148,7 +151,24 @@ def _between(
     if key not in alike:
         alike[key] = between(edge, ways, scope, calls, shows=_mixes(plan, edge.consumer))
     found = alike[key]
-    return replace(found, empty=empty(boundary, scope, calls)) if edge.consumer == FINAL else found
+    if edge.consumer == FINAL:
+        found = replace(found, empty=empty(boundary, scope, calls))
+    rows = regime(variant, scope.mesh).rows
+    handed = _handed(plan, boundary, rows)
+    if handed is None:
+        return found
+    return overlapped(found, handed, rows, scope, _calls(plan, handed, ""))
+
+
+def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
+    """The boundary where the stage before it may run without an exit, if it may.
+
+    ``rows`` are those on which the stack is entered.
+    """
+    producer = boundary.edge.producer
+    if not plan.stack.two_batch or producer == ENTRY or plan.stack.stage(producer).kind != "ffn":
+        return None
+    return handed_on(plan, boundary, rows)
 
 
 def _mixes(plan: StackPlan, stage: str) -> bool:
@@ -166,6 +186,12 @@ def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> 
             left = result.between[use].access
             leaves = known.accesses[left.key].name if left else ""
             cache[shape] = _draft(plan, result.scope, boundary, leaves)
+            late = result.between[use].late
+            handed = late and _handed(plan, boundary, regime(variant, result.scope.mesh).rows)
+            if late and handed:
+                calls = _calls(plan, handed, known.accesses[late.key].name)
+                ends = postprocess(handed, result.scope, calls)
+                cache[shape] = replace(cache[shape], postprocess=ends)
         found = result.drafts[use] = cache[shape]
         _record(known, use, found, _how(boundary))
     for known in result.variants.values():
@@ -208,6 +234,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None
     calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
+    calls = replace(calls, lora=plan.stack.lora)
     if producer == ENTRY:
         return calls
     stage = plan.stack.stage(producer)
@@ -256,8 +283,7 @@ def _how(boundary: Boundary) -> str:
 
 def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None:
     functions = [drafts.prepare]
-    if drafts.leave:
-        functions.append(drafts.leave)
+    functions += [one for one in (drafts.leave, drafts.postprocess) if one]
     if drafts.exit:
         functions += drafts.exit.functions()
         decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
@@ -271,8 +297,8 @@ def _record_between(known: VariantFunctions, use: Use, found: Between, how: str)
         known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
     resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
     resume.uses.append(use)
-    if found.access:
-        left = known.accesses.setdefault(found.access.key, Named(found.access, how=how))
+    for access_draft in found.accesses:
+        left = known.accesses.setdefault(access_draft.key, Named(access_draft, how=how))
         left.uses.append(use)
 
 
@@ -400,6 +426,8 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
         found["leave"] = f"{variant}.{known.functions[drafts.leave.key].name}"
     if drafts.exit:
         found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"
+    if drafts.postprocess:
+        found["postprocess"] = f"{variant}.{known.functions[drafts.postprocess.key].name}"
     beside = functions.between[use]
     found["resume"] = f"{access_module(variant)}.{known.resumes[beside.resume.key].name}"
     if use.edge.consumer == FINAL:

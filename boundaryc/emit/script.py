@@ -45,7 +45,7 @@ class Calls:
     ``additive`` are the replicated terms of the producer's output.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
-    is made of what was read.
+    is made of what was read. ``lora``: the tokens of the consumer's input are published.
     """
 
     producer: str
@@ -62,6 +62,7 @@ class Calls:
     kept: bool = False
     quantize: Quantize | None = None
     additive: tuple[Additive, ...] = ()
+    lora: bool = False
 
     @property
     def params(self) -> tuple[str, ...]:

@@ -38,11 +38,12 @@ class Constant:
 class Layer:
     """One unbound layer: its class, and per stage the constants of its boundary.
 
-    These are how it is entered and left, and the other ways in.
+    These are how it is entered and left, the other ways in, and how it ends without an exit, if it
+    may.
     """
 
     kind: LayerKind
-    boundaries: tuple[tuple[str, str, str], ...]
+    boundaries: tuple[tuple[str, str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ def _boundaries(
                 for other in ("resume", "empty"):
                     if other in names:
                         rows.setdefault(f"{base}_{other}", []).append(names[other])
+                if "postprocess" in names:
+                    late = f"{edge.producer}_postprocess"
+                    rows.setdefault(late, []).append(names["postprocess"])
                 if "leave" in names:
                     rows.setdefault(leave_base(functions, use), []).append(names["leave"])
             for base, row in rows.items():
@@ -227,6 +231,7 @@ def _layer(
                 by_place[policy, entering, prepare],
                 by_place[policy, leaving, leave],
                 by_place[policy, entering, f"{prepare}_RESUME"],
+                by_place.get((policy, leaving, f"{leaving.producer}_postprocess".upper()), ""),
             )
         )
     return Layer(kinds[shape.stages], tuple(boundaries))

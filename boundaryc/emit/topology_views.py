@@ -82,6 +82,12 @@ def _rows(functions: TopologyFunctions) -> dict[str, tuple[str, ...]]:
     }
     for mask in scope.orders:
         found[scope.order_name(mask)] = ("cut.order", f"rows={quoted(mesh.names(mask))}")
+    for mask, by_token in scope.tokens:
+        found[scope.token_name(mask, by_token=by_token)] = (
+            "cut.tokens",
+            f"rows={quoted(mesh.names(mask))}",
+            *(["by_token=True"] if by_token else []),
+        )
     return dict(sorted(found.items()))
 
 
@@ -140,6 +146,7 @@ def topology_view(
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
+        overlaps=plan.stack.two_batch,
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
@@ -198,9 +205,12 @@ def _layer(name: str, layer: Layer) -> Lines:
     if not layer.boundaries:
         return (f"{name} = {layer.kind.name}()",)
     lines = [f"{name} = {layer.kind.name}("]
-    for slot, (prepare, leave, resume) in zip(layer.kind.slots, layer.boundaries, strict=True):
+    for slot, (prepare, leave, resume, late) in zip(
+        layer.kind.slots, layer.boundaries, strict=True
+    ):
         call = f"{slot.stage.name}={slot.boundary}("
         arguments = [prepare, leave, f"resume={resume}"]
+        arguments += [f"postprocess={late}"] if late else []
         lines += indented(closed(bracketed(call, arguments, ")", indent=5)))
     return (*lines, ")")
 

@@ -65,6 +65,7 @@ class TopologyView:
     topology: str
     captures: str
     entry: str
+    overlaps: bool
     hash: str
     imports: Lines
     columns: Lines

@@ -80,6 +80,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
         captures=resolve_captures(shape.captures, len(layers), context),
+        two_batch=shape.overlap is not None and shape.overlap.two_batch,
+        lora=shape.lora,
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

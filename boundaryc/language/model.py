@@ -109,7 +109,7 @@ class Stage:
     `update_scale` is the factor of "scaled_add", else None. `before_gather` and `needs_every_row`
     are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
     so itself. With `post_addition` the model adds a tensor between update and read. `additive` is
-    ordered by name.
+    ordered by name. Without `defer` a scoped sum is never left to the next stage.
     """
 
     name: str
@@ -127,6 +127,7 @@ class Stage:
     quantize: Quantize | None = field(default=None, metadata=QUIET)
     post_addition: bool = field(default=False, metadata=QUIET)
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
+    defer: bool = field(default=True, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,8 @@ class TopologySpec:
     """The ranks of one pipeline stage: tp = attn_dp * attn_cp * attn_tp.
 
     `dense_tp` is how many ranks share one dense FFN: 1, `attn_tp` or `tp`. `latency_us` is what a
-    collective costs before its first byte, `bandwidth_gb_s` what a rank sends per second.
+    collective costs before its first byte, `bandwidth_gb_s` what a rank sends per second. Without
+    `variable_scatter` groups can reduce-scatter equal sizes only.
     """
 
     name: str
@@ -160,6 +162,7 @@ class TopologySpec:
     moe: MoeSpec
     latency_us: float = 10.0
     bandwidth_gb_s: float = 300.0
+    variable_scatter: bool = field(default=True, metadata=QUIET)
 
     @property
     def alpha(self) -> int:
@@ -193,8 +196,10 @@ class Stack:
     maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
     that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
     meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
-    is complete. A draft is called `<stack>_<draft>`, has only the stages and operations that it
-    uses, no captures and no drafts, and its paths are those of a stack file of its own.
+    is complete. With `two_batch` a batch may be split into two that overlap, with `lora` every
+    stage's input says which tokens its rows are. A draft is called `<stack>_<draft>`, has only the
+    stages and operations that it uses, no captures and no drafts, and its paths are those of a
+    stack file of its own.
     """
 
     name: str
@@ -211,6 +216,8 @@ class Stack:
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
+    two_batch: bool = field(default=False, metadata=QUIET)
+    lora: bool = field(default=False, metadata=QUIET)
 
     @property
     def family(self) -> tuple[Stack, ...]:

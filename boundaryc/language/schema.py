@@ -155,6 +155,9 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="replicated terms of the output by name, and which ranks add them",
     )
+    defer: bool = Field(
+        default=True, description="whether a scoped sum may be left to the next stage"
+    )
 
 
 class LayersShape(Shape):
@@ -218,6 +221,9 @@ class TopologyShape(Shape):
     moe: MoeShape | None = Field(default=None, description="how a MoE uses the ranks")
     link: LinkShape = Field(
         default=LinkShape(), description="decides between fewer collectives and fewer bytes"
+    )
+    variable_scatter: bool = Field(
+        default=True, description="whether groups can reduce-scatter unequal sizes"
     )
 
 
@@ -303,6 +309,12 @@ class DraftShape(Shape):
     )
 
 
+class OverlapShape(Shape):
+    """`overlap` of the stack."""
+
+    two_batch: bool = Field(description="whether a batch may be split into two that interleave")
+
+
 Variant = Literal["ordinary", "context_parallel", "input_scattered", "sequence_parallel"]
 
 
@@ -345,6 +357,12 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="draft stacks by name; they inherit what they do not say",
+    )
+    overlap: OverlapShape | None = Field(
+        default=None, description="two-batch overlap, like {two_batch: true}"
+    )
+    lora: bool = Field(
+        default=False, description="whether each stage's input says which tokens its rows are"
     )
 
 

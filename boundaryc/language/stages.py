@@ -102,6 +102,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         quantize=resolve_quantize(entry, shape, path, context),
         post_addition=entry.post_addition,
         additive=resolve_additive(entry, reduction, operations, path, context),
+        defer=entry.defer,
     )
 
 

@@ -65,10 +65,10 @@ def access(boundary: Boundary, rows: int) -> Access:
         done = after
     fold = fold_completed = completed = None
     if state.phase is not Phase.INITIAL:
-        fold = _route(state, stream, facts, rounds=True)
+        fold = route(state, stream, facts, rounds=True)
     if state.owes and state.phase is Phase.CONTRIBUTION:
-        fold_completed = _route(done, stream, facts, rounds=True)
-        completed = _route(done, goal, facts, rounds=False)
+        fold_completed = route(done, stream, facts, rounds=True)
+        completed = route(done, goal, facts, rounds=False)
     written = State(Phase.STREAM, rows, 0, rows, handed_off=True)
     return Access(
         handed_off=state,
@@ -80,7 +80,7 @@ def access(boundary: Boundary, rows: int) -> Access:
         fold=fold,
         fold_completed=fold_completed,
         completed=completed,
-        written=_route(written, goal, facts, rounds=False),
+        written=route(written, goal, facts, rounds=False),
         spread=_moved(rows, state.rows, facts, by_token=state.by_token),
         to_producer=_moved(goal.residual, rows, facts),
         to_input=_moved(goal.residual, goal.rows, facts, by_token=goal.by_token),
@@ -130,8 +130,11 @@ def _moves_of(facts: EdgeFacts) -> Moves:
 
 
 @lru_cache(maxsize=4096)
-def _route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
-    """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded."""
+def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
+    """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded.
+
+    LookupError where there is none.
+    """
     facts = replace(facts, carries=False) if rounds else facts
     found = search(start, frozenset({goal}), _moves_of(facts), Order())
     if goal not in found:
@@ -142,4 +145,4 @@ def _route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
 def forget() -> None:
     """Drops what is remembered between boundaries, so that a measurement starts from nothing."""
     _moves_of.cache_clear()
-    _route.cache_clear()
+    route.cache_clear()

@@ -180,7 +180,8 @@ def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, orde
     batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
     facts = {
         edge: edge_facts(
-            problem.stack, problem.operations, mesh, demands, column.even, policy, edge
+            *(problem.stack, problem.operations, mesh, demands, column.even, policy, edge),
+            variable_scatter=problem.spec.variable_scatter,
         )
         for edge in problem.graph.edges()
     }

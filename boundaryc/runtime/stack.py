@@ -122,7 +122,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime import access, handshake
+from boundaryc.runtime import access, handshake, overlap
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
 from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing
 from boundaryc.runtime.captures import Capture
@@ -217,7 +217,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures, ``entry`` is what it says of the stack's input.
+    file's captures, ``entry`` is what it says of the stack's input, ``overlaps`` whether batches
+    may be split.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -227,6 +228,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
+    overlaps: bool = False
     stack_name: str = ""
     topology: str = ""
 
@@ -264,7 +266,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self._table = table
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._batches = BatchBuilder(
-            self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry
+            *(self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry),
+            overlaps=self.overlaps,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -350,6 +353,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     take_output = staticmethod(access.take_output)
     snapshot = staticmethod(access.snapshot)
     add_to_output = staticmethod(access.add_to_output)
+    merge = staticmethod(overlap.merge)
 
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
         """Starts the residual stream of a forward; whatever a failed one left is dropped.
@@ -359,6 +363,18 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
         batch.start(self.captures, self._first)
+
+    def split(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        children: Sequence[Batch[GroupsT, RowsT]],
+    ) -> tuple[Tensor, Tensor]:
+        """What each of the two ``children`` goes on with, in a stream of its own; see `overlap`."""
+        if self._check is not None:
+            stated = {f"of child {at}": child.facts.stated() for at, child in enumerate(children)}
+            self._check.compare("a split", stated)
+        return overlap.split(hidden, batch, children)
 
     def norm(
         self,

@@ -48,6 +48,7 @@ class Form(Enum):
     PLANNED = "planned"  # as the producer left it, or not entered yet
     COMPLETED = "completed"  # its sum was finished early, the update is still pending
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
+    HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
 
 
 Move = Callable[[Tensor, Any], Tensor]

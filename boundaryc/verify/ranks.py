@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from boundaryc import runtime
 from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.language.model import Stage
 from boundaryc.operations import transform_operation
 from boundaryc.plan.result import Boundary, StackPlan
 from boundaryc.topology.contracts import (
@@ -33,33 +35,55 @@ class MismatchError(Exception):
 
 
 class RankProgram:
-    """One rank's forward: every input, every residual and the output are compared on the way."""
+    """One rank's forward: every input, every residual and the output are compared on the way.
+
+    ``without_exits``: FFNs sum by themselves and end in ``postprocess``, as in two-batch overlap.
+    """
+
+    without_exits = False
 
     def __init__(self, scene: Scene, groups: SimulatedGroups) -> None:
         self.scene, self.rank = scene, groups.rank
-        self.stack = _load(scene, groups)
+        self.stack = load_stack(scene, groups)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
+        self._groups = groups
+        self.hidden: Any = None  # what the last stage left; in the end the stack's output
         self.error = 0.0
         self._captured: list[tuple[Tensor, Tensor]] = []
 
     def forward(self) -> float:
         """Runs the whole stack; returns the largest error. MismatchError where it is too large."""
-        plan = self.scene.subject.plan
+        for _ in self.stages():
+            pass
+        return self.error
+
+    def stages(self) -> Iterator[None]:
+        """Runs the whole stack; others may run after every stage."""
         self.stack.start(self.batch)
-        hidden: Any = self._embed()
-        for index, edges in enumerate(plan.graph.walk):
+        self.hidden = self._embed()
+        yield from self.run(range(len(self.scene.subject.plan.graph.walk)))
+        self.end()
+
+    def run(self, layers: range) -> Iterator[None]:
+        """Runs some layers from what the one before them left; others may run after every stage."""
+        for index in layers:
             layer = self._bind(index)
-            for edge in edges:
-                hidden = self._stage(Place(index, edge.consumer), edge, layer, hidden)
-        self._end(hidden)
+            for edge in self.scene.subject.plan.graph.walk[index]:
+                place = Place(index, edge.consumer)
+                self.hidden = self._stage(place, edge, layer, self.hidden)
+                yield
+
+    def end(self) -> None:
+        """Leaves the stack; what was captured must not have changed by then."""
+        self._end(self.hidden)
         for value, copy in self._captured:
             if not torch.equal(value, copy):
                 raise MismatchError("a capture was written after it was taken")
-        return self.error
 
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
         out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
+        self.hidden = out
         rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
         held = self.scene.held(self.rank, rows)
         self._compare("the final norm", out, held, self.scene.reference.output)
@@ -130,6 +154,7 @@ class RankProgram:
         given = self._enter(place, edge, boundary, hidden)
         self._check_captures(place, edge)
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
+        self._check_published(place, held)
         x = self._read(place, given, held)
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
@@ -141,6 +166,10 @@ class RankProgram:
             y = self._attend(place, x, held, following)
             _spoil(given, residual)
             return boundary.finish(y, self.batch, **terms)
+        if stage.kind == "ffn" and self.without_exits:
+            y = self._alone(place, stage, x, following)
+            _spoil(given, residual)
+            return boundary.postprocess(y, self.batch, **terms)
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
                 y = self._feed_forward(place, x, following)
@@ -151,6 +180,28 @@ class RankProgram:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
         _spoil(given, residual)
         return exit_.finish(y)
+
+    def _alone(self, place: Place, stage: Stage, x: Tensor, following: Boundary) -> Tensor:
+        """The whole output of an FFN that runs without an exit, and so sums by itself."""
+        y, owes = self._feed_forward(place, x, following), following.start.owes
+        if owes:
+            mesh = self.scene.topology.mesh
+            y = self._groups.collective(self.stack.mesh, mesh.names(owes)).all_reduce(y)
+        if stage.reduction == "local_tail":
+            y = y + self.scene.subject.fixture.tail(place, x)
+        return scattered(y)
+
+    def _check_published(self, place: Place, held: Held) -> None:
+        """That the batch says which tokens a stage computes on, where its stack has LoRA."""
+        expected = torch.full((held.count,), -1)
+        expected[held.positions] = held.tokens
+        published = self.batch.lora_rows
+        if not self.scene.subject.plan.stack.lora:
+            right = published is None
+        else:
+            right = published is not None and torch.equal(published, expected)
+        if not right:
+            raise MismatchError(f"{place}: published rows {published}, must be {expected}")
 
     def _read(self, place: Place, given: Any, held: Held) -> Tensor:
         """What the stage computes on, float64, from what it was given, which is compared.
@@ -240,7 +291,7 @@ def batch_facts(cell: Cell) -> dict[str, Any]:
     return facts
 
 
-def _load(scene: Scene, groups: SimulatedGroups) -> Any:
+def load_stack(scene: Scene, groups: SimulatedGroups) -> Any:
     """The generated stack; its plans for large batches where the cell asks for them."""
     cell, package = scene.cell, scene.subject.package
     if not cell.many:

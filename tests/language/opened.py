@@ -6,9 +6,10 @@ from boundaryc.language import Stack, loads
 from boundaryc.language.planned import PLANNED
 
 CONSTRUCTS = (
-    *("additive", "before_gather", "captures", "drafts", "layer without stages", "mixer"),
-    *("needs_every_row", "post_addition", "quantize", "reduction local_tail of ffn stages"),
-    *("reduction scoped of attention stages", "scaled_add", "transform"),
+    *("additive", "before_gather", "captures", "defer", "drafts", "layer without stages", "lora"),
+    *("mixer", "needs_every_row", "overlap", "post_addition", "quantize", "variable_scatter"),
+    *("reduction local_tail of ffn stages", "reduction scoped of attention stages"),
+    *("scaled_add", "transform"),
 )
 """Those of the first part of `PLANNED`, and those that have left it."""
 

@@ -39,6 +39,7 @@ def test_stages() -> None:
         *("mamba", "mixer", False, "scoped", "norm", "add"),
         needs_every_row=frozenset({"attn_tp", "attn_cp"}),
         additive=(Additive("skip", "rank0"),),
+        defer=False,
     )
     assert stages["attention"] == Stage(
         *("attention", "attention", False, "partial", "norm", "scaled_add"),
