@@ -51,11 +51,12 @@ def halves(prover: Prover, cell: Cell, first: tuple[int, ...]) -> Halves:
 
 
 class HalfProgram(RankProgram):
-    """One half on one rank: on the stack and with the batch it is given, FFNs without exits."""
+    """One half on one rank: on the stack and with the batch it is given."""
 
-    without_exits = True
-
-    def __init__(self, scene: Scene, whole: RankProgram, batch: Any, hidden: Any) -> None:
+    def __init__(
+        self, scene: Scene, whole: RankProgram, batch: Any, hidden: Any, without_exits: bool
+    ) -> None:
+        self.without_exits = without_exits
         self.scene, self.rank, self.stack = scene, whole.rank, whole.stack
         self.batch, self.hidden, self._groups = batch, hidden, whole._groups
         self.error = 0.0
@@ -63,14 +64,14 @@ class HalfProgram(RankProgram):
 
 
 class OverlapProgram(RankProgram):
-    """One rank's forward of which ``layers``, all by default, run in two halves."""
+    """One rank's forward of which ``layers`` run in two halves."""
 
     def __init__(
-        self, scenes: Halves, groups: SimulatedGroups, layers: range | None = None
+        self, scenes: Halves, groups: SimulatedGroups, layers: range | None, ends: bool
     ) -> None:
         super().__init__(scenes.whole, groups)
         depth = len(scenes.whole.subject.plan.graph.walk)
-        self._halves, self._depth = scenes, depth
+        self._halves, self._depth, self._ends = scenes, depth, ends
         self._split = range(depth) if layers is None else layers
 
     def _attend(self, place: Place, x: Tensor, held: Held, following: Boundary) -> Tensor:
@@ -85,18 +86,18 @@ class OverlapProgram(RankProgram):
         children = self.batch.split(self._halves.first)
         given = self.stack.split(self.hidden, self.batch, children)
         one, other = (
-            HalfProgram(*(scene, self, batch, hidden))
+            HalfProgram(scene, self, batch, hidden, self._ends)
             for scene, batch, hidden in zip(self._halves.children, children, given, strict=True)
         )
         for _ in zip_longest(one.run(self._split), other.run(self._split)):
             yield
-        ends = self._split.stop == self._depth
-        if ends:
+        last = self._split.stop == self._depth
+        if last:
             one.end()
             other.end()
         self.hidden = self.stack.merge((one.hidden, other.hidden), children, self.batch)
         self.error = max(one.error, other.error)
-        if ends:
+        if last:
             held, expected = self._on_stack_rows(), self.scene.reference.output
             self._compare("the merged output", self.hidden, held, expected)
             return
@@ -110,17 +111,19 @@ def overlapped(
     first: tuple[int, ...],
     *,
     layers: range | None = None,
+    without_exits: bool = True,
     schedule: int | None = None,
 ) -> list[list[Call]]:
-    """Runs ``cell`` with ``layers`` in two halves; the collectives of every rank.
+    """Runs ``cell`` with ``layers``, all by default, in two halves; the collectives of every rank.
 
-    ``first`` are the rows of the first half. MismatchError where a rank differs from the oracle.
+    ``first`` are the rows of the first half, in which, as in the second, FFNs run ``without_exits``
+    or with them. MismatchError where a rank differs from the oracle.
     """
     scenes = halves(prover, cell, first)
     world: World[float] = World(scenes.whole.topology.spec.tp, seed=schedule)
 
     def forward(groups: SimulatedGroups) -> float:
-        return OverlapProgram(scenes, groups, layers).forward()
+        return OverlapProgram(scenes, groups, layers, without_exits).forward()
 
     with poisoned_allocations():
         world.run(forward)
