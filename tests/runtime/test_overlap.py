@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,8 +29,8 @@ FACTS: dict[str, Any] = {"padding": "sum_len", "mode": "prefill"}
 
 
 @pytest.fixture(scope="module")
-def package() -> Iterator[Any]:
-    yield prover(TEXT + "overlap: {two_batch: true}\n").subject.package
+def package() -> Any:
+    return prover(TEXT + "overlap: {two_batch: true}\n").subject.package
 
 
 def loaded(package: Any, topology: str, size: int) -> Any:
@@ -91,9 +90,9 @@ def test_wrong_splits_are_refused(package: Any) -> None:
     decode = stack.batch(rows_per_dp=[8], cp=sharded, padding="sum_len", mode="decode")
     assert [child.facts.cp for child in decode.split()] == [None, None]
     plain = loaded(prover(TEXT).subject.package, "tp1", 1)
-    with pytest.raises(BoundaryError, match="overlap: {two_batch: true}"):
+    with pytest.raises(BoundaryError, match=r"overlap: \{two_batch: true\}"):
         plain.batch(rows_per_dp=[8], **FACTS).split()
-    with pytest.raises(BoundaryError, match="overlap: {two_batch: true}"):
+    with pytest.raises(BoundaryError, match=r"overlap: \{two_batch: true\}"):
         plain.layer(0).mlp.postprocess(torch.zeros(8, 64), plain.batch(rows_per_dp=[8], **FACTS))
 
 

@@ -77,6 +77,8 @@ def cases(draw: Draw) -> Case:
         *_operations(operations),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
+        *(["overlap: {two_batch: true}"] if draw(st.integers(0, 3)) == 2 else []),
+        *(["lora: true"] if draw(st.integers(0, 3)) == 2 else []),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
@@ -114,6 +116,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
+    elif kind != "attention" and draw(st.integers(0, 3)) == 2:
+        words.append(f"defer: {draw(st.sampled_from(('true', 'false')))}")
     if draw(st.integers(0, 3)) == 2:
         words.append(_additive(draw, kind))
     return f"{{{', '.join(words)}}}"
@@ -218,6 +222,8 @@ def _topology(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
         variants -= {"input_scattered"} if a2a else set()
     if draw(st.integers(0, 3)) == 2:
         words.append("link: {latency_us: 0.001, bandwidth_gb_s: 1}")
+    if draw(st.integers(0, 3)) == 2:
+        words.append("variable_scatter: false")
     return words, variants
 
 

@@ -79,7 +79,7 @@ def test_defer_leaves_scatters_to_the_boundary() -> None:
     ],
 )
 def test_unequal_sizes_are_not_scattered(policy: str, padding: str, scatters: int) -> None:
-    """DR-1's batch in groups that cannot: equal sizes where the policy has them, else all-reduce."""
+    """DR-1's batch in groups that cannot: equal sizes where permitted, else an all-reduce."""
     able = topology(2, dp=2, ep=2)
     spec = replace(able, name="equal", variable_scatter=False)
     sample = stack(able, spec, layers=(("attention", "experts"),) * 2, variants=ORDINARY)

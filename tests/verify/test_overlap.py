@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -93,18 +94,18 @@ def test_tb1_sizes_are_those_of_ranks(policy: str, without_exits: bool) -> None:
     sample = stack(spec, layers=layers, stages=(ATTENTION, tail))
     whole = tuple(map(sum, zip(first, second, strict=True)))
     with subject(replace(sample, two_batch=True)) as runs:
-        for variant in ("ordinary", "sequence_parallel"):
-            cell = Cell(spec.name, variant, policy, "sum_len", whole)
+        scattered = []
+        for variant, many in product(("ordinary", "sequence_parallel"), (False, True)):
+            cell = Cell(spec.name, variant, policy, "sum_len", whole, many=many)
             traces = overlapped(runs, cell, first, without_exits=without_exits, schedule=1)
-            for call in (call for trace in traces for call in trace if call.sizes):
-                assert len(call.sizes or ()) == len(call.group)
-            scatters = [call for call in traces[0] if call.kind == "reduce_scatter"]
-            uneven = [call for call in scatters if len(call.group) == 16]
-            assert bool(uneven) == (policy == "rsv" and not without_exits)
-            for call in uneven:
-                assert call.sizes is not None
-                assert len(call.sizes) == 16
-                assert sum(call.sizes) in (13, 11, 20, 16)  # and padded to whole slices
+            sized = [call for trace in traces for call in trace if call.sizes is not None]
+            assert all(len(call.sizes or ()) == len(call.group) for call in sized)
+            scattered += [call for call in sized if call.kind == "reduce_scatter"]
+        over_all = [call.sizes or () for call in scattered if len(call.group) == 16]
+        assert bool(over_all) == (policy == "rsv" and not without_exits)
+        assert all(len(sizes) == 16 for sizes in over_all)
+        # the rows of a half, and padded to whole slices of every group
+        assert {sum(sizes) for sizes in over_all} <= {13, 11, 20, 16}
 
 
 class Late(MeddlingProgram):
