@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import Shares, added_before, keywords, told_before
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
+from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, Collective, How, Script, Writer
@@ -163,6 +164,9 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     if calls.quantize is not None:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
         results = quantized.returned(calls.quantize, "hidden")
+    if calls.latent:
+        add_latent(script, target, way.goal, scope)
+        named, results = (*named, "qkv_latent: Any"), (*results, "latent")
     tensors = ", ".join(["Tensor"] * len(results))
     doc = (
         *summary(f"{way.origin} to {'the final norm' if target == FINAL else target}", script),

@@ -93,7 +93,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"join"}
+    taken |= {"join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
@@ -234,7 +234,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None
     calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
-    calls = replace(calls, lora=plan.stack.lora)
+    latent = target is not None and target.latent_input
+    calls = replace(calls, lora=plan.stack.lora, latent=latent)
     if producer == ENTRY:
         return calls
     stage = plan.stack.stage(producer)

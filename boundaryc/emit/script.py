@@ -45,7 +45,8 @@ class Calls:
     ``additive`` are the replicated terms of the producer's output.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
-    is made of what was read. ``lora``: the tokens of the consumer's input are published.
+    is made of what was read. ``lora``: the tokens of the consumer's input are published;
+    ``latent``: the model makes a latent of it.
     """
 
     producer: str
@@ -63,6 +64,7 @@ class Calls:
     quantize: Quantize | None = None
     additive: tuple[Additive, ...] = ()
     lora: bool = False
+    latent: bool = False
 
     @property
     def params(self) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ class Stage:
     `update_scale` is the factor of "scaled_add", else None. `before_gather` and `needs_every_row`
     are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
     so itself. With `post_addition` the model adds a tensor between update and read. `additive` is
-    ordered by name. Without `defer` a scoped sum is never left to the next stage.
+    ordered by name. Without `defer` a scoped sum is never left to the next stage. With
+    `latent_input` the model makes a latent of the input, which is gathered where the input is not.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Stage:
     post_addition: bool = field(default=False, metadata=QUIET)
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
+    latent_input: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)

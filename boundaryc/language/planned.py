@@ -21,7 +21,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
-        "latent_input": ("stage.latent_input",),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),
         "norm of a stage": ("stage.norm",),

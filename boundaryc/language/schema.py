@@ -155,6 +155,9 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="replicated terms of the output by name, and which ranks add them",
     )
+    latent_input: bool = Field(
+        default=False, description="whether an attention takes its latent input from the model"
+    )
     defer: bool = Field(
         default=True, description="whether a scoped sum may be left to the next stage"
     )

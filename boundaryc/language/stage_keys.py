@@ -73,6 +73,15 @@ def check_keys(
                 message = f"a scoped {entry.kind} cannot have `{key}`: its exit decides on the sum"
                 help_ = f"remove `{key}`, or make the stage an attention with a partial sum"
                 context.report("BC213", (*path, key), message, help_, key=True)
+    if "latent_input" in entry.model_fields_set and entry.kind != "attention":
+        message = f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
+        context.report(
+            "BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True
+        )
+    if entry.latent_input and entry.quantize:
+        message = "a latent is made of an input that is one tensor, and this one is quantised"
+        help_ = "remove `latent_input` or `quantize`"
+        context.report("BC213", (*path, "latent_input"), message, help_, key=True)
     fits = entry.reduction in (None, reduction)  # else it is reported itself
     if "defer" in entry.model_fields_set and fits and reduction != "scoped":
         message = f"`defer` is about a scoped sum, and that of `{path[-1]}` is {reduction}"

@@ -153,6 +153,9 @@ class RankProgram:
         reference = self.scene.reference
         given = self._enter(place, edge, boundary, hidden)
         self._check_captures(place, edge)
+        if self.scene.subject.plan.stack.stage(place.stage).latent_input:
+            given, latent = given
+            self._check_latent(place, latent, self._following(edge))
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
         self._check_published(place, held)
         x = self._read(place, given, held)
@@ -190,6 +193,13 @@ class RankProgram:
         if stage.reduction == "local_tail":
             y = y + self.scene.subject.fixture.tail(place, x)
         return scattered(y)
+
+    def _check_latent(self, place: Place, latent: Tensor, following: Boundary) -> None:
+        """That the latent of an input lies on all rows for which attention returns its output."""
+        start = following.start
+        held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
+        expected = qkv_latent(self.scene.reference.inputs[place], self.batch)
+        self._compare(f"{place}: latent", latent, held, expected)
 
     def _check_published(self, place: Place, held: Held) -> None:
         """That the batch says which tokens a stage computes on, where its stack has LoRA."""
@@ -328,6 +338,11 @@ def _spoil(given: Tensor | tuple[Tensor, ...], residual: Tensor) -> None:
             x.fill_(float("nan") if x.is_floating_point() else 85)
 
 
+def qkv_latent(x: Tensor, batch: object) -> Tensor:
+    """What stands for a model's latent of the rows x [rows, width]: [rows, 5]."""
+    return torch.sin(x[:, :5] + x[:, -5:])
+
+
 def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
     """What ``layer.bind`` takes for one stage.
 
@@ -345,4 +360,6 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
         argument: Parameter(params[name]) for argument, name in named.items()
     }
     scales = declared.quantize.params if declared.quantize else ()
+    if declared.latent_input:
+        bound[f"{stage}_qkv_latent"] = qkv_latent
     return bound | {f"{stage}_{name}": ScaleParameter(params[name]) for name in scales}
