@@ -74,10 +74,10 @@ def check_keys(
                 help_ = f"remove `{key}`, or make the stage an attention with a partial sum"
                 context.report("BC213", (*path, key), message, help_, key=True)
     if "latent_input" in entry.model_fields_set and entry.kind != "attention":
-        message = f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
-        context.report(
-            "BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True
+        message = (
+            f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
         )
+        context.report("BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True)
     if entry.latent_input and entry.quantize:
         message = "a latent is made of an input that is one tensor, and this one is quantised"
         help_ = "remove `latent_input` or `quantize`"

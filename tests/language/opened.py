@@ -9,7 +9,7 @@ CONSTRUCTS = (
     *("additive", "before_gather", "captures", "defer", "drafts", "layer without stages", "lora"),
     *("mixer", "needs_every_row", "overlap", "post_addition", "quantize", "variable_scatter"),
     *("reduction local_tail of ffn stages", "reduction scoped of attention stages"),
-    *("scaled_add", "transform"),
+    *("latent_input", "scaled_add", "transform"),
 )
 """Those of the first part of `PLANNED`, and those that have left it."""
 

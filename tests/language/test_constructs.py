@@ -47,10 +47,12 @@ def test_stages() -> None:
         transform=Transform("norm", None, False),
         before_gather=frozenset({"attn_dp"}),
         post_addition=True,
+        latent_input=True,
         additive=(Additive("bias", "rank0"), Additive("sink", "divided")),
     )
     assert stages["gated"] == Stage(
-        *("gated", "attention", False, "scoped", "norm", "add"), post_addition=True
+        *("gated", "attention", False, "scoped", "norm", "add"),
+        post_addition=True,
     )
     assert stages["mlp"] == Stage(
         *("mlp", "ffn", False, "scoped", "norm", "add"),

@@ -114,6 +114,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     own_read = any(f"read: {name}" in words for name in OPERATIONS)
     if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
         words.append(f"quantize: {_quantization(draw, width)}")
+    elif kind == "attention" and draw(st.integers(0, 3)) == 2:
+        words.append("latent_input: true")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:
