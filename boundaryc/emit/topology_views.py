@@ -82,6 +82,12 @@ def _rows(functions: TopologyFunctions) -> dict[str, tuple[str, ...]]:
     }
     for mask in scope.orders:
         found[scope.order_name(mask)] = ("cut.order", f"rows={quoted(mesh.names(mask))}")
+    for mask, by_token in scope.tokens:
+        found[scope.token_name(mask, by_token=by_token)] = (
+            "cut.tokens",
+            f"rows={quoted(mesh.names(mask))}",
+            *(["by_token=True"] if by_token else []),
+        )
     return dict(sorted(found.items()))
 
 
@@ -141,6 +147,7 @@ def topology_view(
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         segments=plan.stack.segments,
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
+        overlaps=plan.stack.two_batch,
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",

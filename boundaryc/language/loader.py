@@ -90,6 +90,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,
+        two_batch=shape.overlap is not None and shape.overlap.two_batch,
+        lora=shape.lora,
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

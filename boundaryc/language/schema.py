@@ -159,6 +159,12 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="replicated terms of the output by name, and which ranks add them",
     )
+    latent_input: bool = Field(
+        default=False, description="whether an attention takes its latent input from the model"
+    )
+    defer: bool = Field(
+        default=True, description="whether a scoped sum may be left to the next stage"
+    )
 
 
 class LayersShape(Shape):
@@ -222,6 +228,9 @@ class TopologyShape(Shape):
     moe: MoeShape | None = Field(default=None, description="how a MoE uses the ranks")
     link: LinkShape = Field(
         default=LinkShape(), description="decides between fewer collectives and fewer bytes"
+    )
+    variable_scatter: bool = Field(
+        default=True, description="whether groups can reduce-scatter unequal sizes"
     )
 
 
@@ -320,6 +329,12 @@ class DraftShape(Shape):
     )
 
 
+class OverlapShape(Shape):
+    """`overlap` of the stack."""
+
+    two_batch: bool = Field(description="whether a batch may be split into two that interleave")
+
+
 class PipelineShape(Shape):
     """`pipeline`: cuts between layers."""
 
@@ -380,6 +395,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    overlap: OverlapShape | None = Field(
+        default=None, description="two-batch overlap, like {two_batch: true}"
+    )
+    lora: bool = Field(
+        default=False, description="whether each stage's input says which tokens its rows are"
     )
 
 

@@ -62,6 +62,7 @@ def _check_arguments(
     entry = entries[name]
     own = {"output_norm"} if entry.transform == "norm" else set()
     own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
+    own |= {"qkv_latent"} if entry.latent_input else set()
     for used in operations_of([entry]):
         for param in operations[used].params if used in operations else ():
             other = f"{name}_{param}"
@@ -104,6 +105,8 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         quantized_sum=entry.quantized_sum,
         post_addition=entry.post_addition,
         additive=resolve_additive(entry, reduction, operations, path, context),
+        defer=entry.defer,
+        latent_input=entry.latent_input,
     )
 
 

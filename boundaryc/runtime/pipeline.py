@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
@@ -89,9 +90,12 @@ def sent(
 ) -> dict[str, Tensor]:
     """The payload of ``hidden``; the stream is taken apart.
 
-    BoundaryError where ``hidden`` is not what the last stage handed out; the stream is kept then.
+    An output of `postprocess` is folded first. BoundaryError where ``hidden`` is not what the last
+    stage handed out, or where such an output's update is not plain; the stream is kept then.
     """
     stream = batch.stream
+    if stream.form is Form.HANDED:
+        hidden = fold(hidden, batch)
     form = stream.form
     value = stream.check(hidden)
     if form is Form.WRITTEN:

@@ -122,7 +122,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime import access, handshake, pipeline
+from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
 from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing, transfer_of
 from boundaryc.runtime.captures import Capture
@@ -233,7 +233,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
     file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
-    may stop between layers.
+    may stop between layers, ``overlaps`` whether batches may be split.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -244,6 +244,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
     segments: bool = False
+    overlaps: bool = False
     stack_name: str = ""
     topology: str = ""
 
@@ -282,13 +283,9 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._stop = table.stages_before(layers.stop)
         self._batches = BatchBuilder(
-            self.mesh,
-            self.rank,
-            self.columns,
-            self.groups,
-            type(self).rows_type,
-            self.entry,
+            *(self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry),
             segments=self.segments,
+            overlaps=self.overlaps,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -375,6 +372,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     take_output = staticmethod(access.take_output)
     snapshot = staticmethod(access.snapshot)
     add_to_output = staticmethod(access.add_to_output)
+    merge = staticmethod(overlap.merge)
 
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
         """Starts the residual stream of a forward; whatever a failed one left is dropped.
@@ -384,6 +382,18 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if self._check is not None:
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
         batch.start(self.captures, self._first)
+
+    def split(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        children: Sequence[Batch[GroupsT, RowsT]],
+    ) -> tuple[Tensor, Tensor]:
+        """What each of the two ``children`` goes on with, in a stream of its own; see `overlap`."""
+        if self._check is not None:
+            stated = {f"of child {at}": child.facts.stated() for at, child in enumerate(children)}
+            self._check.compare("a split", stated)
+        return overlap.split(hidden, batch, children)
 
     def to_pp(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> dict[str, Tensor]:
         """What the ranks that run the next layers go on with; the batch's stream ends here.

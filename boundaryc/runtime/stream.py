@@ -49,6 +49,7 @@ class Form(Enum):
     COMPLETED = "completed"  # its sum was finished early, the update is still pending
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
+    HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
 
 
 Move = Callable[[Tensor, Any], Tensor]

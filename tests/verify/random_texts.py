@@ -94,8 +94,15 @@ def cases(draw: Draw) -> Case:
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
         *_pipeline(draw, len(layers)),
+        *([] if beside else _switches(draw)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
+
+
+def _switches(draw: Draw) -> list[str]:
+    """Two-batch overlap and LoRA, which are not for a stack with a branch."""
+    switches = ("overlap: {two_batch: true}", "lora: true")
+    return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
 def _branch_stages(
@@ -166,8 +173,12 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     own_read = any(f"read: {name}" in words for name in OPERATIONS)
     if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
         words.append(f"quantize: {_quantization(draw, width)}")
+    elif kind == "attention" and draw(st.integers(0, 3)) == 2:
+        words.append("latent_input: true")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
+    elif kind != "attention" and draw(st.integers(0, 3)) == 2:
+        words.append(f"defer: {draw(st.sampled_from(('true', 'false')))}")
     if draw(st.integers(0, 3)) == 2:
         words.append(_additive(draw, kind))
     return f"{{{', '.join(words)}}}"
@@ -274,6 +285,8 @@ def _topology(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
         variants -= {"input_scattered"} if a2a else set()
     if draw(st.integers(0, 3)) == 2:
         words.append("link: {latency_us: 0.001, bandwidth_gb_s: 1}")
+    if draw(st.integers(0, 3)) == 2:
+        words.append("variable_scatter: false")
     return words, variants
 
 
