@@ -182,3 +182,33 @@ def test_postprocess_and_an_open_exit(package: Any) -> None:
     with pytest.raises(BoundaryError):
         layer.mlp.postprocess(x, batch)
     assert stack.complete_output(hidden, batch) is hidden
+
+
+def test_a_stage_without_an_exit_traces() -> None:
+    """One graph of two layers, with the rows that are published and a latent input in it."""
+    text = TEXT.replace("{kind: attention}", "{kind: attention, latent_input: true}")
+    text = text.split("topologies:")[0] + "topologies: {tp1: {tp: 1}}\n"
+    stack = loaded(
+        prover(text + "overlap: {two_batch: true}\nlora: true\n").subject.package, "tp1", 1
+    )
+    batch, hidden = started(stack)
+
+    def bound(index: int) -> Any:
+        norms = {"attention": Unit(64), "mlp": Unit(64)}
+        return stack.layer(index).bind(**norms, attention_qkv_latent=lambda x, batch: x[:, :3])
+
+    layers, final = [bound(index) for index in stack.layers], Unit(64)
+
+    def run(hidden: Tensor) -> Tensor:
+        for layer in layers:
+            x, latent = layer.attention.prepare(hidden, batch)
+            y = x + latent.sum(1, keepdim=True) + batch.lora_rows.unsqueeze(1)
+            hidden = layer.attention.finish(y, batch)
+            x = layer.mlp.prepare(hidden, batch)
+            hidden = layer.mlp.postprocess(2 * x, batch)
+        output: Tensor = stack.norm(hidden, batch, final)
+        return output
+
+    expected = run(hidden)
+    stack.start(batch)
+    assert torch.equal(torch.compile(run, fullgraph=True, backend="eager")(hidden), expected)
