@@ -170,7 +170,9 @@ class RankProgram:
             y = self._reduce(exit_, y, terms)
             if stage.reduction == "local_tail" and exit_.adds_tail:
                 y = scattered(y + self.scene.subject.fixture.tail(place, x))
-        return exit_.branch_output(y) if merges else exit_.finish(y)
+        if merges:
+            return exit_.branch_output(y)
+        return exit_.finish(y)
 
     def _read(self, place: Place, given: Any, held: Held) -> Tensor:
         """What the stage computes on, float64, from what it was given, which is compared.

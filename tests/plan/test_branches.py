@@ -198,7 +198,7 @@ def test_the_transform_runs_before_the_merge() -> None:
     ],
 )
 def test_what_no_branch_begins_with(start: object) -> None:
-    with pytest.raises(ValueError, match="only|input|residual"):
+    with pytest.raises(ValueError, match=r"only|input|residual"):
         start()  # type: ignore[operator]
 
 
