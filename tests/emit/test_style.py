@@ -10,7 +10,7 @@ import pytest
 
 from tests.emit.compiled import DRAFTS, MOE, ROOT, WIDE, family
 from tests.verify.subjects import compiled as in_memory
-from tests.verify.test_branches import BASES
+from tests.verify.test_branch_cells import BASES
 from tests.verify.test_operations import STACKS, text
 
 
