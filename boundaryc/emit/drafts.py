@@ -222,7 +222,7 @@ def _leave(
     )
 
 
-def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
+def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[str, str]:
     """The statement that leaves an output in the stream and returns its handle, and their type."""
     carried = ""
     if calls.carried and state.phase is not Phase.STREAM:
@@ -232,8 +232,8 @@ def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
     if state.phase is Phase.STREAM:
         return f"return stream.keep(stream.residual{carried})", "Tensor"
     if state.owes:
-        return f"return stream.owe(hidden{carried})", "OwedOutput"
-    return f"return stream.pend(hidden{carried})", "Tensor"
+        return f"return stream.owe({value}{carried})", "OwedOutput"
+    return f"return stream.pend({value}{carried})", "Tensor"
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions, access_module
 from boundaryc.emit.layout_text import (
+    WIDTH,
     bracketed,
     bracketed_import,
     closed,
@@ -200,10 +201,19 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
 def _layer(name: str, layer: Layer) -> Lines:
     if not layer.boundaries:
         return (f"{name} = {layer.kind.name}()",)
-    lines = [f"{name} = {layer.kind.name}("]
+    head = f"{name} = {layer.kind.name}("
+    if len(head) > WIDTH:
+        value = _layer_value(layer, indent=4)
+        return (f"{name} = (", *indented([f"{layer.kind.name}(", *value]), ")")
+    return (head, *_layer_value(layer))
+
+
+def _layer_value(layer: Layer, indent: int = 0) -> Lines:
+    """The arguments of a layer and the bracket behind them, which stand at ``indent``."""
+    lines: list[str] = []
     for slot, arguments in zip(layer.kind.slots, layer.boundaries, strict=True):
         call = f"{slot.stage.name}={slot.boundary}("
-        lines += indented(closed(bracketed(call, arguments, ")", indent=5)))
+        lines += indented(closed(bracketed(call, arguments, ")", indent=5 + indent)))
     return (*lines, ")")
 
 

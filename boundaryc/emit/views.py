@@ -86,7 +86,7 @@ class StackView:
     reasons: Lines
     policies: str
     exports: str
-    layer_imports: str
+    layer_imports: Lines
 
 
 @dataclass(frozen=True, slots=True)
