@@ -161,6 +161,9 @@ def _between(
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
+            if any(one.travels and one.rows == "input" for one in plan.stack.captures):
+                inputs = regime(variant, scope.mesh).attention_in
+                travels = replace(travels, inputs=inputs)
             resume = replace(alike[key].resume, transfer=travels)
             alike[key] = replace(alike[key], resume=resume)
     found = alike[key]

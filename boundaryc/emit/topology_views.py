@@ -15,6 +15,7 @@ from boundaryc.emit.layout_text import (
 )
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
+from boundaryc.graph.build import capture_places
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -141,6 +142,7 @@ def topology_view(
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         segments=plan.stack.segments,
+        travels=_travelling(plan),
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
         hash=tree_hash,
         imports=(
@@ -160,6 +162,16 @@ def topology_view(
         tables=tuple(_table(table) for table in tables.tables),
         by_policy=_by_policy(plan, topology.tables, tables.tables),
     )
+
+
+def _travelling(plan: StackPlan) -> Lines:
+    """The captures that go on to later pipeline stages, with the boundaries that take them."""
+    items = []
+    for capture in plan.stack.captures:
+        if capture.travels:
+            places = ", ".join(map(str, capture_places(plan.stack, capture)))
+            items.append(f'("{capture.name}", "{capture.rows}", ({places},))')
+    return tuple_lines("travels = ", items, indent=4) if items else ()
 
 
 def _modules(functions: TopologyFunctions) -> list[str]:

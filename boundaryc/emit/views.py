@@ -66,6 +66,7 @@ class TopologyView:
     captures: str
     entry: str
     segments: bool
+    travels: Lines
     hash: str
     imports: Lines
     columns: Lines

@@ -132,7 +132,7 @@ from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
-from boundaryc.runtime.pipeline import Entrance, PayloadTensor, Transfer
+from boundaryc.runtime.pipeline import Entrance, PayloadTensor, Transfer, Travelling
 from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position, StreamState
@@ -233,7 +233,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
     file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
-    may stop between layers.
+    may stop between layers, ``travels`` which captures go on to later pipeline stages.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -244,6 +244,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
     segments: bool = False
+    travels: tuple[Travelling, ...] = ()
     stack_name: str = ""
     topology: str = ""
 
@@ -396,13 +397,16 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         BoundaryError where ``hidden`` is another object or not the end of this rank's layers.
         """
         transfer = self._outgoing(batch)
+        kept = pipeline.captured_parts(transfer, self.travels, self._stop)
         if batch.stream.at not in (ANY, self._stop):
             raise BoundaryError(
                 "to_pp follows the last stage of this rank's layers; run all of them"
             )
+        batch.stream.check(hidden)
+        captures = pipeline.captures_sent(kept, batch)
         tensors = pipeline.sent(transfer, hidden, batch)
         batch.release()
-        return tensors
+        return tensors | captures
 
     def from_pp(
         self, tensors: Mapping[str, Tensor], batch: Batch[GroupsT, RowsT]
@@ -412,8 +416,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         It takes the place of `start`. BoundaryError for tensors that are not a payload of this cut.
         """
         transfer = self._incoming(batch)
+        kept = pipeline.captured_parts(transfer, self.travels, self._first)
         self.start(batch)
-        hidden = pipeline.received(transfer, tensors, batch)
+        rest = pipeline.captures_received(kept, tensors, batch)
+        hidden = pipeline.received(transfer, rest, batch)
         batch.stream.at = self._first
         return hidden
 
@@ -424,7 +430,9 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         completed, folded or wrote travels under other names.
         """
         transfer = self._incoming(batch) if incoming else self._outgoing(batch)
-        return pipeline.described(transfer.forms[0], batch)
+        before = self._first if incoming else self._stop
+        kept = pipeline.captured_parts(transfer, self.travels, before)
+        return pipeline.described((*transfer.forms[0], *kept), batch)
 
     def _outgoing(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
         if self.layers.stop == self._table.depth:
