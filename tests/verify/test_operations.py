@@ -110,6 +110,9 @@ stages:
 layers:
   pattern: "DEMDME"
   stages: {D: [attention, mlp], E: [attention, experts], M: [mixer]}
+captures:
+  eagle3: {after: [1, 2, 4], rows: producer}
+  entry: {before: [0, 2, 4], rows: input}
 """
 
 ADDITIVE = """\
