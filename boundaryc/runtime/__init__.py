@@ -4,7 +4,7 @@ A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per 
 that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
 """
 
-from boundaryc.runtime.additive import Additive, Multiplicity
+from boundaryc.runtime.additive import Additive, Multiplicity, add_term
 from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
@@ -154,6 +154,7 @@ __all__ = [
     "WideCollective",
     "add",
     "add_rms_norm",
+    "add_term",
     "dequantize",
     "join",
     "quantize_fp8",
