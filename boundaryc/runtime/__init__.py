@@ -55,8 +55,9 @@ from boundaryc.runtime.quantize import (
 )
 from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
-from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
+from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.table import Table
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [
