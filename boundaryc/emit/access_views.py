@@ -116,6 +116,8 @@ def _resume(
 def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Lines:
     parts = [f'("{name}", {quoted(mesh.names(rows))})' for name, rows in draft.parts]
     fields: list[Lines] = [(f"rows={quoted(mesh.names(draft.rows))}",)]
+    if draft.inputs is not None:
+        fields.append((f"input_rows={quoted(mesh.names(draft.inputs))}",))
     if parts:
         fields.append(tuple_lines("parts=", parts, indent=9))
     fields += [(f"{flag}=True",) for flag in ("owes", "written") if getattr(draft, flag)]

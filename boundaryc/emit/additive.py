@@ -9,6 +9,9 @@ from boundaryc.emit.layout_text import listed
 from boundaryc.emit.scope import Scope
 from boundaryc.language.model import Additive
 
+ADDS = "add_term"
+"""The runtime's function that adds a term."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shares:
@@ -48,13 +51,18 @@ def keywords(terms: Sequence[Additive]) -> tuple[str, ...]:
 def added_before(shares: Shares, scope: Scope) -> list[str]:
     """The statements that add to this rank's ``hidden`` what belongs there before the sum."""
     if not shares.owes:
-        return [f"hidden = hidden + {name}" for name in (*shares.first, *shares.divided)]
+        return [added(name) for name in (*shares.first, *shares.divided)]
     group, size = scope.group(shares.owes), scope.mesh.size(shares.owes)
-    lines = [f"hidden = hidden + {name} / {size}" for name in shares.divided]
+    lines = [added(name, size) for name in shares.divided]
     if shares.first:
         lines.append(f"if groups.{group}.rank == 0:")
-        lines += [f"    hidden = hidden + {name}" for name in shares.first]
+        lines += [f"    {added(name)}" for name in shares.first]
     return lines
+
+
+def added(name: str, parts: int = 1) -> str:
+    """The statement that adds a term to ``hidden``, or one of ``parts`` of it."""
+    return f"hidden = {ADDS}(hidden, {name}{f', {parts}' if parts > 1 else ''})"
 
 
 def told_before(shares: Shares, scope: Scope) -> str:

@@ -232,7 +232,7 @@ def folding(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -
     if state.phase is Phase.STREAM:
         names = Names("value", "value", "value")
     calls = replace(calls, producer="the stage")
-    writer = Writer(scope, calls, at_producer=False, names=names)
+    writer = Writer(scope, calls, at_producer=False, names=names, spares=True)
     script = writer.write(replayed(path, state, replace(ways.facts, carries=False)))
     goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.STREAM)
     title = "The residual with the output added"

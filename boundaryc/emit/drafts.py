@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
-from boundaryc.emit.additive import Shares, added_before, keywords, told_before
+from boundaryc.emit.additive import ADDS, Shares, added, added_before, keywords, told_before
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
@@ -215,10 +215,10 @@ def _leave(
         last = f'return stream.branch_output(hidden, "{boundary.edge.producer}")'
         returns = "BranchOutput"
     needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if calls.params else set())
-    added: list[str] = []
+    before: list[str] = []
     told: tuple[str, ...] = ()
     if shares and shares.terms:
-        added = added_before(shares, scope)
+        before, needs = added_before(shares, scope), needs | {ADDS}
         told = ("", *wrapped("", told_before(shares, scope), indent=4))
     return Draft(
         base=f"{boundary.edge.producer}_leave",
@@ -229,7 +229,7 @@ def _leave(
         ),
         returns=returns,
         doc=(*_leave_doc(boundary, scope.mesh, script, state), *told),
-        body=body([*added, *script.lines, last]),
+        body=body([*before, *script.lines, last]),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(needs),
@@ -239,7 +239,7 @@ def _leave(
     )
 
 
-def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
+def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[str, str]:
     """The statement that leaves an output in the stream and returns its handle, and their type."""
     carried = ""
     if calls.carried and state.phase is not Phase.STREAM:
@@ -249,8 +249,8 @@ def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
     if state.phase is Phase.STREAM:
         return f"return stream.keep(stream.residual{carried})", "Tensor"
     if state.owes:
-        return f"return stream.owe(hidden{carried})", "OwedOutput"
-    return f"return stream.pend(hidden{carried})", "Tensor"
+        return f"return stream.owe({value}{carried})", "OwedOutput"
+    return f"return stream.pend({value}{carried})", "Tensor"
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
@@ -344,7 +344,7 @@ def _after_sum(boundary: Boundary, shares: Shares) -> Draft:
     doc = "Nothing is added after the sum."
     if names:
         doc = f"Every rank adds {listed(names)} to the complete sum."
-    lines = [f"hidden = hidden + {name}" for name in names]
+    lines = [added(name) for name in names]
     return _added(f"{boundary.edge.producer}_after_sum", doc, lines, shares)
 
 
@@ -355,6 +355,7 @@ def _added(base: str, doc: str, lines: list[str], shares: Shares) -> Draft:
         returns="Tensor",
         doc=wrapped("", doc, indent=8),
         body=body(lines, result="hidden"),
+        needs=frozenset({ADDS} if lines else ()),
     )
 
 

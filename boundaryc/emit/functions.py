@@ -100,7 +100,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"join", "latent", "qkv_latent"}
+    taken |= {"add_term", "join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
@@ -164,6 +164,9 @@ def _between(
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
+            if any(one.travels and one.rows == "input" for one in plan.stack.captures):
+                inputs = regime(variant, scope.mesh).attention_in
+                travels = replace(travels, inputs=inputs)
             resume = replace(alike[key].resume, transfer=travels)
             alike[key] = replace(alike[key], resume=resume)
     found = alike[key]

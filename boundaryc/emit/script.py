@@ -103,7 +103,9 @@ class Names:
 class Writer:
     """Writes steps as statements into a script.
 
-    ``wanted`` says for what rows are gathered, where that is not the consumer's input.
+    ``wanted`` says for what rows are gathered, where that is not the consumer's input. ``spares``:
+    the stream stays as it is, so that functions from outside, which may write over what they are
+    given, are given copies.
     """
 
     def __init__(
@@ -114,11 +116,13 @@ class Writer:
         at_producer: bool,
         names: Names | None = None,
         wanted: str = "the output is to lie",
+        spares: bool = False,
     ) -> None:
         names = names or Names()
         self.scope, self.calls, self.at_producer = scope, calls, at_producer
         self.value, self.residual, self._written = names.value, names.residual, names.written
         self.wanted = wanted
+        self._own = ".clone()" if spares else ""
         self.script = Script()
         self._unpacked: set[str] = set()
 
@@ -300,7 +304,7 @@ class Writer:
             self._put(f"{self.value} = rms_norm({self.value}, {params[0]}.weight)")
             self._say("norm of the output")
             return
-        arguments = ", ".join([self.value, *params])
+        arguments = ", ".join([f"{self.value}{self._own}", *params])
         self._put(f"{self.value} = {self._imported(transform)}({arguments})")
         self._say(transform.name)
 
@@ -318,7 +322,8 @@ class Writer:
             params = self._bound(update)
         elif not update.params:
             params = []
-        arguments = ", ".join([self.value, self.residual, *params])
+        given = [f"{name}{self._own}" for name in (self.value, self.residual)]
+        arguments = ", ".join([*given, *params])
         self._write(f"{name}({arguments})")
         self._say(update.name)
 

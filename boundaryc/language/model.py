@@ -181,13 +181,15 @@ class Capture:
 
     `layers` ascend. "after" a layer is the residual that its output has updated, which is the one
     "before" the next layer; after the last layer it is what the final norm reads. `rows` are those
-    of the producer or those of the input that is read.
+    of the producer or those of the input that is read. One that `travels` goes on to later pipeline
+    stages; others stay on the ranks that took them.
     """
 
     name: str
     layers: tuple[int, ...]
     where: Literal["after", "before"]
     rows: Literal["producer", "input"]
+    travels: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ _LOCALS = frozenset(
 )
 
 _HELPERS = frozenset(
-    {"add", "add_rms_norm", "join", "quantize_fp8", "quantize_int8", "rms_norm"}
+    {"add", "add_rms_norm", "add_term", "join", "quantize_fp8", "quantize_int8"}
+    | {"quantized_all_reduce", "rms_norm"}
 )  # a parameter of that name would hide what its function calls
 
 RESERVED = {
@@ -58,7 +59,7 @@ RESERVED = {
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
         | {"scale", "scaled_add"}
     ),
-    "param": _LOCALS | _HELPERS,
+    "param": _LOCALS | _HELPERS | {"beside", "outputs"},
     "capture": frozenset(),
     "draft": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},

@@ -310,6 +310,9 @@ class CaptureShape(Shape):
     rows: Literal["producer", "input"] = Field(
         default="producer", description="on whose rows: the producer's or those of the next input"
     )
+    travels: bool = Field(
+        default=False, description="whether it goes on to later pipeline stages with the stream"
+    )
 
 
 class DraftShape(Shape):

@@ -4,7 +4,7 @@ A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per 
 that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
 """
 
-from boundaryc.runtime.additive import Additive, Multiplicity
+from boundaryc.runtime.additive import Additive, Multiplicity, add_term
 from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
@@ -65,7 +65,7 @@ from boundaryc.runtime.quantize import (
 )
 from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
-from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
+from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import (
     Access,
     BranchOutput,
@@ -75,6 +75,7 @@ from boundaryc.runtime.stream import (
     ResidualStream,
     StreamState,
 )
+from boundaryc.runtime.table import Table
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [
@@ -154,6 +155,7 @@ __all__ = [
     "WideCollective",
     "add",
     "add_rms_norm",
+    "add_term",
     "dequantize",
     "join",
     "quantize_fp8",

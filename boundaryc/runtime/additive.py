@@ -38,8 +38,10 @@ class Additive:
         """Checks what each rank really added before the sum, in group order, against ``term``.
 
         ValueError where the shares do not add up to the term, or to nothing for "after_sum": a
-        loader that divides a term which compute divides as well is found here.
+        loader that divides a term which compute divides as well is found here. ValueError too for
+        no shares, shares of another shape than the term, and a term that is empty or not floating.
         """
+        self._checked(shares, term)
         total = torch.stack([share.to(torch.float64) for share in shares]).sum(dim=0)
         expected = term.to(torch.float64)
         if self.multiplicity == "after_sum":
@@ -51,3 +53,42 @@ class Additive:
                 f"{self.name} is declared `{self.multiplicity}`, but what {len(shares)} ranks add "
                 "before the sum does not add up to it once"
             )
+
+    def _checked(self, shares: Sequence[Tensor], term: Tensor) -> None:
+        if not term.is_floating_point() or not term.numel():
+            raise ValueError(
+                f"{self.name}: a term is floating and not empty, this one is {term.dtype} "
+                f"{list(term.shape)}"
+            )
+        if not shares:
+            raise ValueError(
+                f"{self.name}: there are no shares; give what each rank adds, in order"
+            )
+        for rank, share in enumerate(shares):
+            if share.shape != term.shape:
+                raise ValueError(
+                    f"{self.name}: the share of rank {rank} is {list(share.shape)}, the term "
+                    f"{list(term.shape)}"
+                )
+
+
+def add_term(hidden: Tensor, term: Tensor, parts: int = 1) -> Tensor:
+    """``hidden`` [rows, width] with one part of ``parts`` of ``term`` added, rounded once.
+
+    ``term`` is [width] or like ``hidden``, of any floating dtype. The result has the dtype of
+    ``hidden``, also on ranks that add nothing, so that all ranks sum one dtype. ValueError for
+    another shape, TypeError for what is no floating tensor.
+    """
+    if not isinstance(term, Tensor) or not term.is_floating_point():
+        what = term.dtype if isinstance(term, Tensor) else type(term).__name__
+        raise TypeError(f"an additive term is a floating tensor, not {what}")
+    if term.shape not in (hidden.shape, hidden.shape[-1:]):  # torch would broadcast
+        raise ValueError(
+            f"an additive term of shape {list(term.shape)} does not fit an output of shape "
+            f"{list(hidden.shape)}: it is [width], or rows like those of the output"
+        )
+    accumulate = torch.promote_types(torch.promote_types(hidden.dtype, term.dtype), torch.float32)
+    wide = term.to(accumulate)
+    if parts != 1:
+        wide = wide / parts
+    return (hidden.to(accumulate) + wide).to(hidden.dtype)

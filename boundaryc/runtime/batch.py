@@ -229,6 +229,10 @@ class Batch(Generic[GroupsT, RowsT]):
         members = self._cut[0].members(axes, finer=axes)
         return members.stop - members.start
 
+    def has_tokens(self) -> bool:
+        """Whether whatever rows a rank holds in this batch, at least one of them is a token."""
+        return self._cut[0].has_tokens(self.facts.rows_per_dp)
+
     def local_tokens(self) -> Tensor:
         """The group's tokens that are this rank's real rows: int64 [real_rows], on the CPU."""
         cut, group, part = self._cut

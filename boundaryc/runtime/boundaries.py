@@ -182,7 +182,8 @@ class _MixerInput(_Boundary[LeavesT]):
         and complete, also where what enters still owes its sum. The collector
         ``captured_last_layer_outputs`` takes the same residual on the rows of the stage's input.
         ``post_residual_addition``, on the stack's rows, is added to the updated residual with a
-        rounding of its own before the read; captures show the residual without it.
+        rounding of its own before the read; captures, also those of the stack file, show the
+        residual without it, for which a boundary that has any is crossed twice.
         """
         stream = batch.stream
         stream.reach(self._position)
@@ -194,10 +195,9 @@ class _MixerInput(_Boundary[LeavesT]):
         ):
             return self._prepare[batch.plan](hidden, batch, *self._read)
         if post_residual_addition is not None:
-            hidden = self._with_addition(
+            return self._with_addition(
                 hidden, batch, post_residual_addition, capture_output, captured_last_layer_outputs
             )
-            return self._cross(hidden, batch)
         return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
 
     def capture_output(
@@ -235,8 +235,8 @@ class _MixerInput(_Boundary[LeavesT]):
         extra: Tensor,
         capture: Capture | None,
         collector: Collector | None,
-    ) -> Tensor:
-        """Writes the stream with ``extra`` added after the update."""
+    ) -> Any:
+        """Prepares with ``extra`` added after the update; no capture shows it."""
         stream = batch.stream
         if stream.state is StreamState.INITIAL:
             raise BoundaryError(
@@ -252,7 +252,17 @@ class _MixerInput(_Boundary[LeavesT]):
         residual = fold(hidden, batch)
         if capture is not None:
             capture(residual, owned=own)
-        return stream.write(add(extra, residual))
+        captured, stream.captured = stream.captured, {}
+        try:
+            prepared = self._cross(stream.write(add(extra, residual)), batch)
+        finally:
+            missed, stream.captured = stream.captured, captured
+        if missed:
+            # Captures of the stack file are taken on the way across: once more, without extra.
+            read = stream.residual
+            self._cross(stream.write(residual), batch)
+            stream.residual = read
+        return prepared
 
 
 class AttentionBoundary(_MixerInput[Leaves]):

@@ -194,6 +194,25 @@ class Cut:
         first = sum(self.leaves[member] for member in of_group if member < rank)
         return own[first : first + self.leaves[rank]]
 
+    def has_tokens(self, rows_per_dp: tuple[int, ...]) -> bool:
+        """Whether every leaf that has rows has a token, so that no value is made of pads alone.
+
+        ``rows_per_dp`` are the tokens of each DP group. All ranks find the same.
+        """
+        mesh = self._cutter.mesh
+        tokens: dict[tuple[int, int], int] = {}
+        for rank, rows in enumerate(self.leaves):
+            group, part = mesh.along(rank, "attn_dp"), mesh.along(rank, "attn_cp")
+            span, real = (group, 0), rows_per_dp[group]
+            if self.sharding is not None:
+                parts = self.sharding.cp.sizes(group, len(self.sharding.padded[group]))
+                span, real = (group, part), parts[part]
+            left = tokens.setdefault(span, real)
+            if rows and left <= 0:
+                return False
+            tokens[span] = left - rows  # pads are behind the tokens
+        return True
+
     def _keys(self, sharding: Sharding, rank: int) -> Tensor:
         """What the rows of a rank's leaf are sorted by: DP group, then token, pads last."""
         mesh = self._cutter.mesh

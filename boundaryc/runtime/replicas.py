@@ -2,20 +2,28 @@
 
 A stage whose compute is replicated, but which is declared to owe a sum, leaves the same value on
 all members of the group: the sum would be that many times too large, and the text would stay
-fluent. Partials of sharded compute are never bitwise equal, unless they are zero.
+fluent. Partials of sharded compute are never bitwise equal on rows of tokens, unless they are zero.
+
+What pads hold says nothing: they may be equal, and an even part of a replicated term makes them
+more than zero. So only sums of a boundary are compared, and only in a batch where each rank's rows
+have a token among them, however they are cut. Missed are a sum of compute's own, one that travels
+quantised, and one at which ranks place different rows: an error there is seen in another batch or
+not at all. A model whose weights are zero, with even parts of a term, is refused: load real ones.
 """
 
 from __future__ import annotations
 
 import sys
+from types import FrameType
 
 from torch import Tensor
 
+from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.collectives import Collective, GroupProvider, Sizes
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handshake import device_of
 from boundaryc.runtime.mesh import Axes, Mesh
-from boundaryc.runtime.trace import caller
+from boundaryc.runtime.trace import caller, outside
 
 
 class ReplicaCheckedGroups:
@@ -57,13 +65,19 @@ class ReplicaChecked:
         return self._group.reduce_scatter(x, sizes)
 
     def _check(self, x: Tensor) -> None:
-        members = self._group.all_gather(x.unsqueeze(0))
-        if self.size == 1 or not members[0].any():
+        if self.size == 1 or not _has_tokens(outside(sys._getframe(2))):
             return
-        if all(member.equal(members[0]) for member in members[1:]):
+        members = self._group.all_gather(x.unsqueeze(0))
+        if members[0].any() and all(member.equal(members[0]) for member in members[1:]):
             found = caller(sys._getframe(2))
             raise BoundaryError(
                 f"{found['boundary']}: all {self.size} ranks of `{self._label}` hold the same "
                 f"value before its sum ({found['site']}); an output that is complete on every rank "
                 "owes none: give its stage the width it is sharded by, or shard its compute"
             )
+
+
+def _has_tokens(frame: FrameType | None) -> bool:
+    """Whether the batch of the function that runs in ``frame`` is known to; alike on all ranks."""
+    batch = None if frame is None else frame.f_locals.get("batch")
+    return isinstance(batch, Batch) and batch.has_tokens()

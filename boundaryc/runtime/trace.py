@@ -155,10 +155,16 @@ def traced_by_environment(provider: GroupProvider, about: Record) -> GroupProvid
     return TracedGroups(provider, FileSink(path), about=about)
 
 
-def caller(frame: FrameType | None) -> dict[str, object]:
-    """Which boundary called, the first frame outside the runtime: its boundary, function, site."""
+def outside(frame: FrameType | None) -> FrameType | None:
+    """The first frame outside the runtime: that of a generated function, or of the model."""
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(f"{_OWN}."):
         frame = frame.f_back
+    return frame
+
+
+def caller(frame: FrameType | None) -> dict[str, object]:
+    """Which boundary called, from the first frame outside the runtime: boundary, function, site."""
+    frame = outside(frame)
     if frame is None:
         return {"boundary": "", "function": "", "site": ""}
     name = frame.f_code.co_name

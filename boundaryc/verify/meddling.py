@@ -54,11 +54,9 @@ class MeddlingProgram(RankProgram):
         collector = self._collector
         wanted: dict[str, Any] = {**self._added(place, edge)}
         asked = [act for act in ("show", "collect") if act in acts]
-        expected = self.scene.reference.residuals[place]
-        if wanted:  # the two do not go together, and what is shown is without the addition
+        expected = self.scene.reference.shown[place]
+        if wanted:  # the two do not go together
             asked = [act for act in asked if act == "show"]
-            addition = self.scene.subject.fixture.addition(place, self.scene.tokens)
-            expected = expected - addition
         if "show" in asked:
             wanted["capture_output"] = collector.capture
         if "collect" in asked:

@@ -31,7 +31,8 @@ class Reference:
     before it: the output that reaches it, and the residual with that output. The end of the stack
     is a place too, see `end`. A stage with a quantised input computes on what that stands for;
     ``quantized`` has its parts. ``sums`` and ``written`` are what each stage leaves: its output
-    without a transform, and the residual with it and with what a model adds to it.
+    without a transform, and the residual with it and with what a model adds to it. ``shown`` is
+    what captures take: the residual behind a stage's input without a post-residual addition.
     """
 
     inputs: dict[Place, Tensor]
@@ -42,6 +43,7 @@ class Reference:
     quantized: dict[Place, Quantized] = field(default_factory=dict)
     sums: dict[Place, Tensor] = field(default_factory=dict)
     written: dict[Place, Tensor] = field(default_factory=dict)
+    shown: dict[Place, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def interpret(
         found.outputs[place], found.updated[place] = output, residual
         if place in changes.additions:
             residual = residual + changes.additions[place]
+        found.shown[place] = residual
         if before is not None and place != end(stack) and stack.stage(place.stage).post_addition:
             residual = residual + fixture.addition(place, tokens)
         found.residuals[place] = residual

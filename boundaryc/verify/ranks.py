@@ -102,7 +102,7 @@ class RankProgram:
     def _check_captures(self, place: Place, edge: Edge) -> None:
         """What the stack file's captures took at a boundary."""
         demands = regime(self.scene.variant, self.scene.topology.mesh)
-        expected = self.scene.reference.residuals[place]
+        expected = self.scene.reference.shown[place]
         for capture in self.scene.subject.plan.stack.captures:
             if capture.name in edge.target.captures:
                 rows = demands.rows if capture.rows == "producer" else demands.attention_in

@@ -115,7 +115,7 @@ def test_layers_may_be_empty() -> None:
 def test_captures() -> None:
     """By name, layers ascending, ranges with both ends; the producer's rows by default."""
     assert loads(ALL).captures == (
-        Capture("eagle3", (1, 4, 5), "after", "producer"),
+        Capture("eagle3", (1, 4, 5), "after", "producer", travels=True),
         Capture("probe", (0, 2), "before", "input"),
     )
 
@@ -184,7 +184,7 @@ SAME = {
     "order of axes": ("[attn_tp, attn_cp]", "[attn_cp, attn_tp]"),
     "defaults": ("scale: token}", "scale: token, keep: false}, post_addition: false"),
     "number": ("{scale: 2}", "{scale: 2.0}"),
-    "rows": ("1]}", "1], rows: producer}"),
+    "rows": ("1], travels", "1], rows: producer, travels"),
     "entry": ("  mtp:\n", "  mtp:\n    entry: complete\n    policy: {auto: rsv}\n"),
 }
 

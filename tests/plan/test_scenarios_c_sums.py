@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from boundaryc.language.model import Additive
 from boundaryc.language.model import Stage as StageSpec
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.judge import declarations
@@ -111,6 +114,36 @@ def test_dr5_the_check_sees_a_sum_that_nobody_owes(
         with pytest.raises(BoundaryError, match="all 2 ranks of `tp` hold the same value"):
             numbers(prover, spec.name, replicated, policy=policy, rows_per_dp=[4])
     assert all((one.residual == 2).all() for one in right)
+
+
+@pytest.mark.parametrize("padding", ["max_len", "sum_len"])
+@pytest.mark.parametrize("rows", [(5, 0), (0, 5), (4, 3)])
+def test_the_check_leaves_pads_alone(
+    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], padding: Any
+) -> None:
+    """A group without tokens sums nothing but pads: of a divided bias they are equal and not 0."""
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
+    spec = topology(4, dp=2)
+    attention = replace(ATTENTION, additive=(Additive("bias", "divided"),))
+    bias = {"attention": {"bias": torch.full((64,), 6.0, dtype=torch.float64)}}
+
+    def compute(stage: Stage, x: Tensor) -> Tensor:
+        own = torch.zeros_like(x)
+        own[: stage.batch.group_real_rows] = stage.rank + 1.0
+        return own if stage.name == "attention" else summed(stage, own)
+
+    sample = stack(spec, layers=(("attention", "mlp"),), stages=(attention, MLP))
+    with subject(sample) as prover:
+        for policy in ("ar", "rsv"):
+            numbers(
+                prover,
+                spec.name,
+                compute,
+                policy=policy,
+                rows_per_dp=rows,
+                padding=padding,
+                terms=bias,
+            )
 
 
 def test_dr7_either_owner_sums_once() -> None:

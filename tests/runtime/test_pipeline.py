@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ WIDTH = 64
 
 @cache
 def _subject(tail: str) -> Prover:
-    return prover(HEADED + TOPOLOGIES + KEPT + tail)
+    return prover(tail if tail.startswith("boundaryc") else HEADED + TOPOLOGIES + KEPT + tail)
 
 
 PARTIAL = "pipeline: {payload: partial}\n"
@@ -221,6 +222,47 @@ def test_captures_stay_where_they_are_taken() -> None:
         return len(first.batch.captured("kept")), len(second.batch.captured("kept"))
 
     assert _on_ranks(program) == [(1, 1)] * 2
+
+
+@pytest.mark.parametrize("rows", ["producer", "input"])
+def test_captures_that_travel(rows: str) -> None:
+    """At every later cut, so that the last ranks have all of them, in the order of the layers."""
+    kept = f"captures: {{kept: {{before: [1, 3, 4], rows: {rows}, travels: true}}}}\n"
+    whole = HEADED + TOPOLOGIES + kept
+
+    def program(groups: SimulatedGroups, tail: str, cuts: tuple[int, ...]) -> list[Tensor]:
+        hidden: Any = None
+        sent: dict[str, Tensor] = {}
+        for first, stop in pairwise((0, *cuts, 5)):
+            part = Part(groups, whole + tail, range(first, stop), "tp4_dp2")
+            hidden = part.stack.from_pp(sent, part.batch) if first else part.enter()
+            hidden = part.run(hidden)
+            if stop < 5:
+                told = part.stack.payload(part.batch, incoming=False)
+                sent = part.stack.to_pp(hidden, part.batch)
+                assert [(t.name, t.rows) for t in told] == [
+                    (name, tensor.shape[0]) for name, tensor in sent.items()
+                ]
+        part.end(hidden)
+        captured: list[Tensor] = part.batch.captured("kept")
+        return captured
+
+    for tail in (PARTIAL, COMPLETE):
+        uncut = _on_ranks(lambda groups, tail=tail: program(groups, tail, ()), 4)
+        cut = _on_ranks(lambda groups, tail=tail: program(groups, tail, (1, 2, 3, 4)), 4)
+        for ranks in zip(uncut, cut, strict=True):
+            assert [len(captured) for captured in ranks] == [3, 3]
+            for one, other in zip(*ranks, strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+    def lost(groups: SimulatedGroups) -> Any:
+        first = Part(groups, whole + PARTIAL, range(2))
+        sent = first.stack.to_pp(first.run(first.enter()), first.batch)
+        del sent["captured.kept.0"]
+        second = Part(groups, whole + PARTIAL, range(2, 5))
+        return second.stack.from_pp(sent, second.batch)
+
+    _refused(lost, "`captured.kept.0` is missing: captures that travel go on at every cut")
 
 
 def _sent(groups: SimulatedGroups, tail: str = PARTIAL, **more: Any) -> dict[str, Tensor]:

@@ -33,6 +33,11 @@ def added_in_place(contribution: Tensor, residual: Tensor) -> Tensor:
     return residual.add_(contribution)
 
 
+def turned_in_place(output: Tensor) -> Tensor:
+    """A transform that writes over the output it is given."""
+    return output.neg_()
+
+
 def scaled_read(residual: Tensor, scale: Any) -> Tensor:
     """A read with one parameter."""
     return residual * scale.weight

@@ -25,6 +25,12 @@ OPERATIONS = {
         (),
         ("plain_add", "row_wise", "outlives_producer", "at_producer", "quantized_sum"),
     ),
+    "in_place": (
+        "update",
+        "added_in_place",
+        (),
+        ("plain_add", "row_wise", "outlives_producer", "at_producer"),
+    ),
     "decayed": ("update", "decayed_add", (), ("row_wise", "outlives_producer", "at_producer")),
     "gated": ("update", "gated_add", ("gate",), ("row_wise", "linear", *LASTING)),
     "squashed": ("update", "squashed_add", ("gate", "norm"), ("row_wise", *LASTING)),

@@ -45,6 +45,32 @@ def test_every_accessor_between_all_stages(source: Path) -> None:
     assert [f"{one.cell}: {one.failure}" for one in outcomes if one.failure] == []
 
 
+IN_PLACE = """\
+boundaryc: 1
+stack: sample
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+stages:
+  attention: {kind: attention, update: over, transform: turned}
+  mlp: {kind: ffn, update: over}
+operations:
+  over: {role: update, call: "tests.verify.operations:added_in_place", facts: [row_wise, plain_add]}
+  turned: {role: transform, call: "tests.verify.operations:turned_in_place", facts: [row_wise]}
+layers: {count: 4, default: [attention, mlp]}
+topologies: {one: {tp: 1}, dp: {tp: 4, attn_dp: 2, dense_tp: attn_tp}}
+variants: [ordinary, sequence_parallel]
+"""
+
+
+def test_operations_that_write_over_what_they_are_given() -> None:
+    """A snapshot and a capture leave the output and the residual as they are."""
+    subject = prover(IN_PLACE)
+    cells = covering(list(matrix(subject.subject.plan, Selection(paddings=("sum_len",)))))
+    outcomes = [subject.run(cell, deeds=seed) for cell in cells for seed in range(3)]
+
+    assert [f"{one.cell}: {one.failure}" for one in outcomes if one.failure] == []
+
+
 BROKEN = {
     "an extra that stays on the stack's rows": ("    spread=spread_to_all,\n", ""),
     "a sum that is not completed": (

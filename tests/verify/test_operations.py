@@ -110,6 +110,9 @@ stages:
 layers:
   pattern: "DEMDME"
   stages: {D: [attention, mlp], E: [attention, experts], M: [mixer]}
+captures:
+  eagle3: {after: [1, 2, 4], rows: producer}
+  entry: {before: [0, 2, 4], rows: input}
 """
 
 ADDITIVE = """\
@@ -177,8 +180,8 @@ BROKEN = {
         ".groups.attn_tp.rank == 0",
         ".groups.tp.rank == 0",
     ),
-    "a share of the wrong size": ("additive", "+ sink / 4", "+ sink / 2"),
-    "a term left out after the sum": ("additive", "hidden + shared", "hidden"),
+    "a share of the wrong size": ("additive", ", sink, 4)", ", sink, 2)"),
+    "a term left out after the sum": ("additive", "add_term(hidden, shared)", "hidden"),
     "a factor left out of the update": ("updates", "norm.weight, 0.22)", "norm.weight)"),
     "a transform left out": ("updates", "hidden = hidden * 0.25\n", "pass\n"),
     "a norm of the output left out": ("updates", "rms_norm(hidden, output_norm.weight)", "hidden"),
