@@ -206,7 +206,7 @@ def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> 
             left = beside.access if beside else None
             leaves = known.accesses[left.key].name if left else ""
             cache[shape] = _draft(plan, result.scope, boundary, leaves)
-            late = result.between[use].late
+            late = beside.late if beside else None
             handed = late and _handed(plan, boundary, regime(variant, result.scope.mesh).rows)
             if late and handed:
                 calls = _calls(plan, handed, known.accesses[late.key].name)
