@@ -16,7 +16,7 @@ from boundaryc.runtime.access import capture_output, complete_output, fold
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit
+from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit, check_output
 from boundaryc.runtime.pipeline import Entrance, Transfer
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
@@ -275,6 +275,7 @@ class AttentionBoundary(_MixerInput[Leaves]):
         or an unknown one.
         """
         batch.stream.reach(self._position)
+        check_output(hidden)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
         batch.stream.passed(self._position)
         return output
