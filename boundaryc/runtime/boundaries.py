@@ -182,6 +182,7 @@ class _MixerInput(_Boundary[LeavesT]):
         """
         stream = batch.stream
         stream.reach(self._position)
+        stream.expect(hidden)
         if (
             stream.form is _PLANNED
             and capture_output is None
@@ -307,6 +308,7 @@ class FfnBoundary(_Boundary[Exits]):
     def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """The stage's input, from what the previous stage handed out: in the read's format."""
         batch.stream.reach(self._position)
+        batch.stream.expect(hidden)
         if batch.stream.form is _PLANNED:
             return self._prepare[batch.plan](hidden, batch, *self._read)
         return self._cross(hidden, batch)

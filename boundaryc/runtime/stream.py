@@ -213,18 +213,22 @@ class ResidualStream:
         if self.state is not StreamState.INITIAL and self.handle is None:
             raise BoundaryError("a segment ends between two stages; finish this stage first")
 
+    def expect(self, hidden: Tensor | OwedOutput) -> None:
+        """Sees that a stream is entered by a tensor on the stack's rows: BoundaryError if not."""
+        if self.state is not StreamState.INITIAL:
+            return
+        if not isinstance(hidden, Tensor):
+            raise BoundaryError(_NO_INPUT)
+        self._fits(hidden, "input")
+
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
 
-        BoundaryError where no stream was started for this forward, or it was entered before, and
-        for something else than a tensor on the stack's rows.
+        BoundaryError where no stream was started for this forward, or it was entered before.
         """
         if self.state is not StreamState.INITIAL:
             unstarted = self.state is StreamState.UNSTARTED
             raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
-        if not isinstance(hidden, Tensor):
-            raise BoundaryError(_NO_INPUT)
-        self._fits(hidden, "input")
         self.state = StreamState.WRITTEN
         return hidden
 

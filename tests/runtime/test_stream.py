@@ -69,13 +69,13 @@ def test_nothing_runs_before_start() -> None:
 def test_the_stack_is_entered_and_written_on_its_rows() -> None:
     """By a tensor, with both numbers where they differ; without them nothing is known."""
     stream = ResidualStream(rows=3)
-    for call, what in (("enter", "input"), ("write", "written residual")):
+    for call, what in (("expect", "input"), ("write", "written residual")):
         with pytest.raises(BoundaryError, match=f"{what} has 2 rows, and this batch has 3"):
             getattr(stream, call)(torch.ones(2, 4))
     with pytest.raises(BoundaryError, match="the stack's input is a tensor"):
-        stream.enter(None)  # type: ignore[arg-type]
+        stream.expect(None)  # type: ignore[arg-type]
     assert stream.state is StreamState.INITIAL
-    assert stream.enter(torch.ones(3, 4)).shape == (3, 4)
+    stream.expect(torch.ones(3, 4))
     assert ResidualStream().write(torch.ones(2, 4)).shape == (2, 4)
 
 
