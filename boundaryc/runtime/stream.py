@@ -215,11 +215,10 @@ class ResidualStream:
 
     def expect(self, hidden: Tensor | OwedOutput) -> None:
         """Sees that a stream is entered by a tensor on the stack's rows: BoundaryError if not."""
-        if self.state is not StreamState.INITIAL:
-            return
-        if not isinstance(hidden, Tensor):
-            raise BoundaryError(_NO_INPUT)
-        self._fits(hidden, "input")
+        if self.state is StreamState.INITIAL:
+            if not isinstance(hidden, Tensor):
+                raise BoundaryError(_NO_INPUT)
+            self._fits(hidden, "input")
 
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
