@@ -58,23 +58,58 @@ def resolve_stages(
 def _check_arguments(
     name: str, entries: Entries, declared: Entries, operations: Operations, context: Context
 ) -> None:
-    """A layer is given `stage_param` for a parameter, which must not mean anything else there."""
+    """Reports a parameter of a stage whose name in `bind` means something else in a layer too."""
     entry = entries[name]
-    own = {"output_norm"} if entry.transform == "norm" else set()
-    own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
-    own |= {"qkv_latent"} if entry.latent_input else set()
+    own = _own_arguments(entry)
+    for param in sorted(_arguments(entry, operations)):
+        other = f"{name}_{param}"
+        if other in entries and (name in declared or other in declared):
+            path: Path = ("stages", other if other in declared else name)
+            message = f"the stage `{other}` and `{param}` of `{name}` share a name"
+            help_ = "rename the stage or the parameter: a layer is bound by these names"
+            if param in own:
+                help_ = f"rename the stage `{other}`: a layer is bound by these names"
+            context.report("BC202", path, message, help_, key=True)
     for used in operations_of([entry]):
-        for param in operations[used].params if used in operations else ():
-            other = f"{name}_{param}"
-            if other in entries and (name in declared or other in declared):
-                path: Path = ("stages", other if other in declared else name)
-                message = f"the stage `{other}` and `{param}` of `{name}` share a name"
-                help_ = "rename the stage or the parameter: a layer is bound by these names"
-                context.report("BC202", path, message, help_, key=True)
+        for param in _params(used, operations):
             if param in own and name in declared:
                 message = f"`{param}` of `{used}` and `{name}_{param}` of the stage share a name"
                 help_ = "rename the parameter: a layer is bound by these names"
                 context.report("BC202", ("stages", name), message, help_, key=True)
+    _check_pairs(name, entries, declared, operations, context)
+
+
+def _check_pairs(
+    name: str, entries: Entries, declared: Entries, operations: Operations, context: Context
+) -> None:
+    """Reports `a` with the parameter `b_c` beside `a_b` with the parameter `c`."""
+    for other, entry in entries.items():
+        if not other.startswith(f"{name}_") or not {name, other} & {*declared}:
+            continue
+        for param in sorted(_arguments(entry, operations)):
+            longer = f"{other}_{param}".removeprefix(f"{name}_")
+            if longer in _arguments(entries[name], operations):
+                path: Path = ("stages", other if other in declared else name)
+                message = f"`{param}` of `{other}` and `{longer}` of `{name}` share a name"
+                help_ = f"rename the stage `{other}`: a layer is bound by these names"
+                context.report("BC202", path, message, help_, key=True)
+
+
+def _params(operation: str, operations: Operations) -> tuple[str, ...]:
+    return tuple(operations[operation].params) if operation in operations else ()
+
+
+def _own_arguments(entry: StageShape) -> set[str]:
+    """What a layer binds for a stage beside the parameters of its operations."""
+    own = {"output_norm"} if entry.transform == "norm" else set()
+    own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
+    return own | ({"qkv_latent"} if entry.latent_input else set())
+
+
+def _arguments(entry: StageShape, operations: Operations) -> set[str]:
+    """All that a layer binds for a stage by the stage's name and another."""
+    bound = {param for used in operations_of([entry]) for param in _params(used, operations)}
+    return bound | _own_arguments(entry)
 
 
 def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) -> Stage:

@@ -61,9 +61,7 @@ class Additive:
                 f"{list(term.shape)}"
             )
         if not shares:
-            raise ValueError(
-                f"{self.name}: there are no shares; give what each rank adds, in order"
-            )
+            raise ValueError(f"{self.name}: there are no shares; give what each rank adds")
         for rank, share in enumerate(shares):
             if share.shape != term.shape:
                 raise ValueError(

@@ -176,7 +176,7 @@ class Batch(Generic[GroupsT, RowsT]):
                 "one"
             )
         self.captures = {name: [] for name in captures}
-        self.stream = ResidualStream(captured=self.captures)
+        self.stream = ResidualStream(captured=self.captures, rows=self.stack_rows)
         self.stream.at = at
         self.exit = None
         self.lora_rows = None

@@ -16,7 +16,7 @@ from boundaryc.runtime.access import capture_output, complete_output, fold
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit
+from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit, check_output
 from boundaryc.runtime.pipeline import Entrance, Transfer
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
@@ -187,6 +187,7 @@ class _MixerInput(_Boundary[LeavesT]):
         """
         stream = batch.stream
         stream.reach(self._position)
+        stream.expect(hidden)
         if (
             stream.form is _PLANNED
             and capture_output is None
@@ -280,6 +281,7 @@ class AttentionBoundary(_MixerInput[Leaves]):
         or an unknown one.
         """
         batch.stream.reach(self._position)
+        check_output(hidden)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
         batch.stream.passed(self._position)
         return output
@@ -354,6 +356,7 @@ class FfnBoundary(_Boundary[Exits]):
     def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """The stage's input, from what the previous stage handed out: in the read's format."""
         batch.stream.reach(self._position)
+        batch.stream.expect(hidden)
         if batch.stream.form is _PLANNED:
             return self._prepare[batch.plan](hidden, batch, *self._read)
         return self._cross(hidden, batch)

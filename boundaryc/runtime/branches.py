@@ -23,7 +23,7 @@ from boundaryc.runtime.boundaries import (
     _Boundary,
 )
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import BESIDE, BranchExit, Exits
+from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
 
@@ -149,6 +149,7 @@ class BesideAttentionBoundary(_Beside[Leaves], AttentionBoundary):
 
         ``terms`` are as for `AttentionBoundary.finish`.
         """
+        check_output(hidden)
         output: BranchOutput = self._leave[batch.plan](  # type: ignore[assignment]
             hidden, batch, *self._update, **terms
         )

@@ -97,6 +97,8 @@ class Exit:
         "_outer",
         "_phase",
         "_position",
+        "_reduced",
+        "_stream",
         "_update",
         "defer_moe_finalize",
         "fuse_mlp_allreduce",
@@ -114,6 +116,8 @@ class Exit:
         self._position = position
         self._decision = decision
         self._batch = batch
+        self._stream = batch.stream
+        self._reduced = False
         self._update = update
         self._outer: Exit | None = None
         self._phase = _Phase.NEW
@@ -163,13 +167,18 @@ class Exit:
         """The sum that compute must do itself; ``hidden`` unchanged where the boundary owns it.
 
         ``terms`` are the additive terms that the stage declares, by name, whole on every rank:
-        [width], or rows like those of ``hidden``. Each enters once. BoundaryError where the stage
-        declares none, TypeError for a missing or an unknown one.
+        [width], or rows like those of ``hidden``. Each enters once. An output of several parts is
+        added up and then reduced. BoundaryError the second time, outside the open exit, and where
+        the stage declares no terms; TypeError for a missing or an unknown one.
         """
-        if not terms:
-            return self._decision.reduce(hidden, self._batch)
-        hidden = self.before_sum(hidden, **terms)
-        return self.after_sum(self._decision.reduce(hidden, self._batch), **terms)
+        self._in_compute()
+        if self._reduced:
+            raise BoundaryError("the output is reduced already; add its parts before reduce_output")
+        if terms:
+            hidden = self.before_sum(hidden, **terms)
+        hidden = self._decision.reduce(hidden, self._batch)
+        self._reduced = True
+        return self.after_sum(hidden, **terms) if terms else hidden
 
     def before_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
         """``hidden`` with what this rank adds to its partial, for compute that sums on its own.
@@ -177,31 +186,41 @@ class Exit:
         It comes before that sum, with the same terms as `after_sum`, and both are called whether
         there is a sum or not. BoundaryError for another order; otherwise as `reduce_output`.
         """
-        self._add(_Added.NOTHING, _Added.BEFORE_SUM)
-        return self._decision.before_sum(hidden, self._batch, **terms)  # type: ignore[misc]
+        adds = self._decision.before_sum
+        return self._add(adds, _Added.NOTHING, _Added.BEFORE_SUM, hidden, terms)
 
     def after_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
         """``hidden`` with what this rank adds after the sum of compute; see `before_sum`."""
-        self._add(_Added.BEFORE_SUM, _Added.ALL)
-        return self._decision.after_sum(hidden, self._batch, **terms)  # type: ignore[misc]
+        return self._add(self._decision.after_sum, _Added.BEFORE_SUM, _Added.ALL, hidden, terms)
 
-    def _add(self, before: _Added, after: _Added) -> None:
-        if self._decision.before_sum is None:
+    def _add(
+        self,
+        adds: Adds | None,
+        before: _Added,
+        after: _Added,
+        hidden: Tensor,
+        terms: dict[str, Tensor],
+    ) -> Tensor:
+        self._in_compute()
+        if adds is None:
             raise BoundaryError("this stage declares no additive terms")
         if self._added is not before:
             raise BoundaryError(
                 "additive terms are added once: through reduce_output, or through before_sum and "
                 "then after_sum"
             )
-        self._added = after
+        hidden = adds(hidden, self._batch, **terms)
+        self._added = after  # not where a term is missing or misspelt
+        return hidden
 
     def finish(self, hidden: Tensor) -> Tensor | OwedOutput:
         """Completes or records what ``hidden`` owes; the model passes the result on.
 
-        BoundaryError on a failed computation, while the exit is open, the second time, and where
-        declared additive terms are missing.
+        BoundaryError on a failed computation, while the exit is open, the second time, in another
+        forward than the exit's, where declared additive terms are missing, and for what is no
+        tensor.
         """
-        self._computed()
+        self._computed(hidden)
         stream = self._batch.stream
         stream.reach(self._position)
         self._phase = _Phase.FINISHED
@@ -209,15 +228,35 @@ class Exit:
         stream.passed(self._position)
         return output
 
-    def _computed(self) -> None:
+    def _in_compute(self) -> None:
+        """Sees that the exit is open: BoundaryError where it is not."""
+        if self._phase is not _Phase.OPEN:
+            raise BoundaryError("what an exit decides is for the computation inside it: enter it")
+        self._in_forward()
+
+    def _in_forward(self) -> None:
+        if self._batch.stream is not self._stream:
+            raise BoundaryError(
+                "this exit belongs to a forward that is over; ask the boundary for a new one"
+            )
+
+    def _computed(self, hidden: object) -> None:
         """Sees that compute is done, and all of it: BoundaryError where it is not."""
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
+        self._in_forward()
+        check_output(hidden)
         if self._added is not _Added.ALL:
             raise BoundaryError(
                 "this stage declares additive terms that compute has not added; give them to "
                 "reduce_output, or to before_sum and after_sum"
             )
+
+
+def check_output(hidden: object) -> None:
+    """Sees that a stage leaves a tensor: BoundaryError where it does not."""
+    if not isinstance(hidden, Tensor):
+        raise BoundaryError(f"a stage leaves a tensor, not a {type(hidden).__name__}")
 
 
 class BranchExit(Exit):
@@ -235,7 +274,7 @@ class BranchExit(Exit):
         The model may compute and place it before, between and after the stages of the branch.
         BoundaryError where `finish` of another exit would refuse, but in any order.
         """
-        self._computed()
+        self._computed(hidden)
         self._phase = _Phase.FINISHED
         output: BranchOutput = self._decision.leave(hidden, self._batch, *self._update)  # type: ignore[assignment]
         return output

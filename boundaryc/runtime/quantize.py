@@ -31,12 +31,14 @@ def quantize_fp8(
 
     Scales are [rows, 1] by token, [rows, width / 128] by "group128", and for "static" the given
     ``scale`` itself, float32 []; values beyond its range saturate. ValueError where the width is no
-    multiple of 128, or where exactly "static" does not come with a scale.
+    multiple of 128, where exactly "static" does not come with a scale, and for a scale that is
+    something else or on another device.
     """
     if (granularity == "static") != (scale is not None):
         raise ValueError("a scale is given for `static` quantisation and for no other")
     wide = x.to(torch.float32)
     if scale is not None:
+        _check_static(scale, x.device)
         return _fp8(wide / scale), scale
     if granularity == "token":
         scales = _scales(wide, _FP8_MAX)
@@ -46,6 +48,16 @@ def quantize_fp8(
     blocks = wide.unflatten(-1, (x.shape[-1] // GROUP, GROUP))  # of any strides
     scales = _scales(blocks, _FP8_MAX)
     return _fp8(blocks / scales).flatten(-2), scales.squeeze(-1)
+
+
+def _check_static(scale: object, device: torch.device) -> None:
+    if not isinstance(scale, Tensor):
+        found = f"a {type(scale).__name__}"
+    elif scale.dtype is torch.float32 and scale.dim() == 0 and scale.device == device:
+        return
+    else:
+        found = f"{scale.dtype} {list(scale.shape)} on {scale.device}"
+    raise ValueError(f"a static `input_scale` is a float32 tensor [] on {device}, not {found}")
 
 
 def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -285,10 +285,23 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     complete_output = staticmethod(access.complete_output)
     fold = staticmethod(access.fold)
     written = staticmethod(access.written)
-    take_output = staticmethod(access.take_output)
     snapshot = staticmethod(access.snapshot)
     add_to_output = staticmethod(access.add_to_output)
     merge = staticmethod(overlap.merge)
+
+    def take_output(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> Tensor:
+        """Ends the stream of a stack whose output is already written, and returns that output.
+
+        BoundaryError while an update is pending, and before the last stage of this rank's layers
+        where the model did not write the stream itself; the stream is kept then.
+        """
+        stream = batch.stream
+        stream.check(hidden)
+        if stream.at not in (ANY, self._stop):
+            raise BoundaryError(
+                "the final output follows the last stage of this rank's layers; run all of them"
+            )
+        return access.take_output(hidden, batch)
 
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
         """Starts the residual stream of a forward; whatever a failed one left is dropped.

@@ -17,6 +17,8 @@ _FOREIGN = (
     "output does not belong to this residual stream; "
     "change layer outputs through boundary accessors"
 )
+_UNPREPARED = "prepare the stage before finishing it: nothing has entered this layer stack yet"
+_NO_INPUT = "the stack's input is a tensor, not an output of another stream"
 _ENTERED = "the stack was entered already; its first stage is prepared once in a forward"
 _OCCUPIED = "a contribution is already pending; prepare the next stage before finishing another"
 
@@ -133,7 +135,8 @@ class ResidualStream:
     names the stage before it.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
-    collects the captures of the stack file by name. ``beside`` has the outputs that wait to be
+    collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
+    and written, None where that is not known. ``beside`` has the outputs that wait to be
     merged, by stage. Every value handed to the model is taken back by identity, once.
     """
 
@@ -147,6 +150,7 @@ class ResidualStream:
         "left",
         "params",
         "residual",
+        "rows",
         "state",
         "value",
     )
@@ -160,6 +164,7 @@ class ResidualStream:
     access: Access | None
     at: int
     left: str
+    rows: int | None
     captured: dict[str, list[Tensor]]
     beside: dict[str, tuple[BranchOutput, Tensor]]
 
@@ -167,8 +172,10 @@ class ResidualStream:
         self,
         state: StreamState = StreamState.INITIAL,
         captured: dict[str, list[Tensor]] | None = None,
+        rows: int | None = None,
     ) -> None:
         self.state = state
+        self.rows = rows
         self.form = Form.PLANNED
         self.handle = None
         self.value = None
@@ -206,6 +213,13 @@ class ResidualStream:
             raise BoundaryError(_NOT_STARTED)
         if self.state is not StreamState.INITIAL and self.handle is None:
             raise BoundaryError("a segment ends between two stages; finish this stage first")
+
+    def expect(self, hidden: Tensor | OwedOutput) -> None:
+        """Sees that a stream is entered by a tensor on the stack's rows: BoundaryError if not."""
+        if self.state is StreamState.INITIAL:
+            if not isinstance(hidden, Tensor):
+                raise BoundaryError(_NO_INPUT)
+            self._fits(hidden, "input")
 
     def enter(self, hidden: Tensor) -> Tensor:
         """Opens an initial stream with the stack's input; the caller sets ``residual``.
@@ -307,10 +321,11 @@ class ResidualStream:
     def write(self, residual: Tensor) -> Tensor:
         """Makes this a written stream of ``residual``; whatever was pending is dropped.
 
-        BoundaryError where no stream was started.
+        BoundaryError where no stream was started, and for other rows than the stack's.
         """
         if self.state is StreamState.UNSTARTED:
             raise BoundaryError(_NOT_STARTED)
+        self._fits(residual, "written residual")
         self.state = StreamState.WRITTEN
         self.residual = residual
         self.params = ()
@@ -321,6 +336,15 @@ class ResidualStream:
         """Keeps ``value`` for ``batch.captured(name)``; copied unless nothing else writes it."""
         self.captured.setdefault(name, []).append(value if owned else value.clone())
 
+    def _fits(self, value: Tensor, what: str) -> None:
+        # In a trace a comparison would fix a number of rows that may vary.
+        if self.rows is None or is_compiling() or value.shape[0] == self.rows:
+            return
+        raise BoundaryError(
+            f"the stack's {what} has {value.shape[0]} rows, and this batch has {self.rows} on this "
+            "rank, pads included"
+        )
+
     def _leave(
         self,
         value: Tensor,
@@ -329,9 +353,9 @@ class ResidualStream:
         access: Access | None,
     ) -> None:
         if self.state is not StreamState.WRITTEN or self.handle is not None:
-            raise BoundaryError(
-                _OCCUPIED if self.handle is not None else _NOT_STARTED,
-            )
+            unstarted = self.state is StreamState.UNSTARTED
+            missing = _NOT_STARTED if unstarted else _UNPREPARED
+            raise BoundaryError(_OCCUPIED if self.handle is not None else missing)
         self.state = StreamState.PENDING
         self.form = Form.PLANNED
         self.handle = handle

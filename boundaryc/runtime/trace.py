@@ -178,9 +178,9 @@ def caller(frame: FrameType | None) -> dict[str, object]:
 
 
 def _boundary(line: str) -> str:
-    """The edge that a generated docstring begins with, else all of its first line."""
-    edge = line.partition(":")[0]
+    """The edge that a generated docstring begins with, else what it says before a colon."""
+    edge = line.partition(":")[0].rstrip(".")
     source, to, target = edge.removeprefix("From ").partition(" to ")
     if edge.startswith("From ") and to:
         return f"{source} -> {target.removeprefix('the ')}"
-    return edge if " -> " in edge else line
+    return edge

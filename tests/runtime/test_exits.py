@@ -250,3 +250,42 @@ def test_norm_of_a_batch_without_rows(owed: bool, skip_empty: bool, runs: bool) 
     result = stack.norm(hidden, batch, None, skip_empty=skip_empty)  # type: ignore[arg-type]
     assert result.shape == (0, 3)
     assert bool(ran) is runs
+
+
+def test_an_exit_belongs_to_its_forward() -> None:
+    """Neither the next forward nor the end of this one lets it go on."""
+    stack, batch = started()
+    boundary = FfnBoundary((enter,), (LOCAL,))
+    boundary.prepare(torch.ones(2, 3), batch)
+    with boundary.exit(batch) as old:
+        pass
+    stack.start(batch)
+    boundary.prepare(torch.ones(2, 3), batch)
+
+    with pytest.raises(BoundaryError, match="belongs to a forward that is over"):
+        old.finish(torch.ones(2, 3))
+    with boundary.exit(batch) as open_:
+        stack.start(batch)
+        with pytest.raises(BoundaryError, match="belongs to a forward that is over"):
+            open_.reduce_output(torch.ones(2, 3))
+
+
+def test_an_output_is_reduced_once_inside_its_exit() -> None:
+    """Not before, not afterwards, and not what was reduced."""
+    _, batch = started()
+    boundary = FfnBoundary((enter,), (LOCAL,))
+    boundary.prepare(torch.ones(2, 3), batch)
+    out = boundary.exit(batch)
+
+    with pytest.raises(BoundaryError, match="enter it"):
+        out.reduce_output(torch.ones(2, 3))
+    with out:
+        hidden = out.reduce_output(torch.ones(2, 3))
+        with pytest.raises(BoundaryError, match="is reduced already"):
+            out.reduce_output(hidden)
+    with pytest.raises(BoundaryError, match="enter it"):
+        out.reduce_output(hidden)
+    for nothing in (None, (hidden,)):
+        with pytest.raises(BoundaryError, match="a stage leaves a tensor, not a"):
+            out.finish(nothing)  # type: ignore[arg-type]
+    assert out.finish(hidden) is hidden

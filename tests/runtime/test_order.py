@@ -105,6 +105,10 @@ WRONG: dict[str, tuple[Run, str]] = {
         lambda f: (f.attention(0), f.experts(0, leave_by=1)),
         "`experts` of layer 1 does not come after `attention` of layer 0",
     ),
+    "a folded output is taken before the end": (
+        lambda f: (f.layers(0), _fold(f), f.stack.take_output(f.hidden, f.batch)),
+        "the final output follows the last stage of this rank's layers; run all of them",
+    ),
     "a folded output skips a layer": (
         lambda f: (f.layers(0), _fold(f), f.layers(3)),
         "`attention` of layer 3 does not come after `experts` of layer 0",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -91,3 +93,19 @@ def test_what_does_not_fit_is_refused() -> None:
         quantize_fp8(random(2), "static")
     with pytest.raises(ValueError, match="given for `static`"):
         quantize_fp8(random(2), "token", torch.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        torch.ones(1),
+        torch.ones(5, 1),
+        torch.tensor(0.5, dtype=torch.float64),
+        torch.tensor(0.5, dtype=torch.bfloat16),
+        torch.tensor(0.5, device="meta"),
+        0.5,
+    ],
+)
+def test_a_static_scale_is_one_float32_number(scale: Any) -> None:
+    with pytest.raises(ValueError, match=r"`input_scale` is a float32 tensor \[\] on cpu, not"):
+        quantize_fp8(torch.ones(5, 128), "static", scale)

@@ -62,8 +62,21 @@ def test_nothing_runs_before_start() -> None:
             getattr(ResidualStream(StreamState.UNSTARTED), call)(x)
     with pytest.raises(BoundaryError, match="its first stage is prepared once in a forward"):
         written().enter(x)
-    with pytest.raises(BoundaryError, match=NOT_STARTED):
+    with pytest.raises(BoundaryError, match="prepare the stage before finishing it"):
         ResidualStream().owe(x)
+
+
+def test_the_stack_is_entered_and_written_on_its_rows() -> None:
+    """By a tensor, with both numbers where they differ; without them nothing is known."""
+    stream = ResidualStream(rows=3)
+    for call, what in (("expect", "input"), ("write", "written residual")):
+        with pytest.raises(BoundaryError, match=f"{what} has 2 rows, and this batch has 3"):
+            getattr(stream, call)(torch.ones(2, 4))
+    with pytest.raises(BoundaryError, match="the stack's input is a tensor"):
+        stream.expect(None)  # type: ignore[arg-type]
+    assert stream.state is StreamState.INITIAL
+    stream.expect(torch.ones(3, 4))
+    assert ResidualStream().write(torch.ones(2, 4)).shape == (2, 4)
 
 
 def test_only_the_object_handed_out_is_taken_back_and_once() -> None:

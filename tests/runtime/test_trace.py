@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from boundaryc.report.trace import compare
 from boundaryc.runtime import FileSink, SingleGroups, TracedGroups
-from boundaryc.runtime.trace import TRACE_VARIABLE
+from boundaryc.runtime.trace import TRACE_VARIABLE, caller
 from boundaryc.verify.world import World, WorldError
 from tests.gloo.pool import shared_pool
 from tests.runtime import sample
@@ -103,8 +104,7 @@ def test_the_api_takes_any_sink() -> None:
             "attention -> mlp or experts",
             "mlp or experts -> attention",
             of_rank[3]["boundary"],
-            "Completes the sum for the final norm: scatter to its rows over attn_dp, sum over "
-            "attn_tp.",
+            "Completes the sum for the final norm",
         }
 
 
@@ -140,3 +140,20 @@ def test_callers_outside_generated_code_have_no_boundary() -> None:
     assert group.all_gather(torch.zeros(0, 3)).shape == (0, 3)
     assert (records[1]["rows"], records[1]["bytes"]) == (0, 0)
     assert records[1]["function"] == "test_callers_outside_generated_code_have_no_boundary"
+
+
+@pytest.mark.parametrize(
+    ("doc", "boundary"),
+    [
+        ("From attention to the mlp: sum over tp, add, norm.", "attention -> mlp"),
+        ("From attention to mlp.", "attention -> mlp"),
+        ("Leaves a complete output to what follows: sum over tp.", "Leaves a complete output to"),
+        ("", ""),
+    ],
+)
+def test_what_a_docstring_says_of_its_boundary(doc: str, boundary: str) -> None:
+    """Up to a colon and without a full stop."""
+    space: dict[str, Any] = {"caller": caller, "sys": sys}
+    exec(f"def f():\n    {doc!r}\n    return caller(sys._getframe())", space)
+    assert space["f"]()["boundary"].startswith(boundary)
+    assert not str(space["f"]()["boundary"]).endswith((".", "norm", "tp"))
