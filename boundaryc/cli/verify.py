@@ -368,7 +368,7 @@ def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)
 
 
-def _cell_words(cell: Cell, *, can_cut: bool) -> list[str]:
+def _cell_words(cell: Cell, *, can_cut: bool = False) -> list[str]:
     """The options that select one cell and no other."""
     words = ["--topology", cell.topology, "--variant", cell.variant]
     words += ["--policy", cell.policy, "--padding", cell.padding]

@@ -99,6 +99,8 @@ def _resume(
     fields = [f"written={known.beside[draft.written.key].name}"]
     if draft.completed:
         fields.append(f"completed={known.beside[draft.completed.key].name}")
+    if draft.handed:
+        fields.append(f"handed={known.beside[draft.handed.key].name}")
     for field, shown in (("producer", draft.producer), ("input", draft.input)):
         arguments = [known.beside[shown.move.key].name] if shown.move else []
         arguments += ["owned=True"] if shown.owned else []
@@ -114,6 +116,8 @@ def _resume(
 def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Lines:
     parts = [f'("{name}", {quoted(mesh.names(rows))})' for name, rows in draft.parts]
     fields: list[Lines] = [(f"rows={quoted(mesh.names(draft.rows))}",)]
+    if draft.inputs is not None:
+        fields.append((f"input_rows={quoted(mesh.names(draft.inputs))}",))
     if parts:
         fields.append(tuple_lines("parts=", parts, indent=9))
     fields += [(f"{flag}=True",) for flag in ("owes", "written") if getattr(draft, flag)]

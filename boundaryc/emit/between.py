@@ -20,7 +20,7 @@ from boundaryc.emit.steps import Step, replayed, steps
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops
-from boundaryc.plan.access import Access, Ops
+from boundaryc.plan.access import Access, Ops, access
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
@@ -91,32 +91,41 @@ class ResumeDraft:
     producer: Shown
     input: Shown
     transfer: TransferDraft | None = None
+    handed: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names."""
-        every = (self.completed, self.written, self.producer.move, self.input.move)
+        own = (self.completed, self.handed, self.written, self.producer.move, self.input.move)
         travels = self.transfer.every_function() if self.transfer else ()
-        return (*(draft for draft in every if draft is not None), *travels)
+        return (*(draft for draft in own if draft is not None), *travels)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
-        completed = self.completed and self.completed.key
-        shown = (self.producer.key, self.input.key)
-        return (self.base, self.written.key, completed, shown, self.transfer and self.transfer.key)
+        others = tuple(one and one.key for one in (self.completed, self.handed, self.transfer))
+        return (self.base, self.written.key, others, self.producer.key, self.input.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """All of one boundary: ``access`` after a stage, ``empty`` at the end, without rows."""
+    """All of one boundary: ``access`` after a stage, ``empty`` at the end, without rows.
+
+    ``late`` is what a stage leaves that ran without an exit.
+    """
 
     access: AccessDraft | None
     resume: ResumeDraft
     empty: Draft | None
+    late: AccessDraft | None = None
+
+    @property
+    def accesses(self) -> tuple[AccessDraft, ...]:
+        """What the stage may leave in the stream."""
+        return tuple(one for one in (self.access, self.late) if one is not None)
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function, in the order in which a reader meets them."""
-        left = tuple(self.access.functions().values()) if self.access else ()
+        left = tuple(draft for one in self.accesses for draft in one.functions().values())
         return (*left, *self.resume.functions(), *((self.empty,) if self.empty else ()))
 
 
@@ -129,8 +138,24 @@ def between(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
     return Between(left, _resume(edge, ways, scope, calls, shows=shows), None)
 
 
+def overlapped(found: Between, handed: Boundary, rows: int, scope: Scope, calls: Calls) -> Between:
+    """``found`` with what follows a stage that ran without an exit, whose boundary is ``handed``.
+
+    ``rows`` are those on which the stack is entered.
+    """
+    edge, ways = handed.edge, access(handed, rows)
+    source, state = edge.producer, ways.handed_off
+    opening = "hidden = stream.take(hidden)"
+    if state.phase is Phase.STREAM:
+        opening = "stream.take(hidden)"
+    base, origin = f"{source}_handed_to_{edge.consumer}", f"From {source}, handed on,"
+    way = Way(base, origin, state, steps(handed)[1], handed.goal, (opening,))
+    resume = replace(found.resume, handed=crossed(way, edge.consumer, scope, calls))
+    return replace(found, resume=resume, late=left_behind(ways, scope, calls))
+
+
 def left_behind(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
-    """What can be done with an output, as its stage's exit leaves it in the stream."""
+    """What can be done with an output, as its stage leaves it in the stream."""
     state, update = ways.handed_off, calls.update
     assert update is not None
     plain = state.phase is Phase.STREAM or is_plain(update)

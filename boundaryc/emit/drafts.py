@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import ADDS, Shares, added, added_before, keywords, told_before
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
+from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls, Collective, How, Script, Writer
@@ -84,13 +85,15 @@ class Drafts:
     leave: Draft | None = field(default=None)
     exit: ExitDraft | None = field(default=None)
     merge: Draft | None = field(default=None)
+    postprocess: Draft | None = field(default=None)
 
     def bases(self) -> tuple[str, ...]:
         """The plain names of the functions, in the order in which they run."""
         names = [self.leave.base] if self.leave else []
         if self.exit:
             names += [*(function.base for function in self.exit.functions()), self.exit.base]
-        return (*names, *(one.base for one in (self.merge, self.prepare) if one))
+        last = (self.postprocess, self.merge, self.prepare)
+        return (*names, *(one.base for one in last if one))
 
 
 def draft(
@@ -156,11 +159,18 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     """The function that takes a way across a boundary to the stage ``target``."""
     script = Writer(scope, calls, at_producer=False).write(way.steps)
     read = calls.read
+    published: tuple[str, ...] = ()
+    if calls.lora and target != FINAL:
+        name = scope.token(way.goal.rows, by_token=way.goal.by_token)
+        published = (f"batch.lora_rows = rows.{name}",)
     named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
     results: tuple[str, ...] = ("hidden",)
     if calls.quantize is not None:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
         results = quantized.returned(calls.quantize, "hidden")
+    if calls.latent:
+        add_latent(script, target, way.goal, scope)
+        named, results = (*named, "qkv_latent: Any"), (*results, "latent")
     tensors = ", ".join(["Tensor"] * len(results))
     title = f"{way.origin} to {'the final norm' if target == FINAL else target}"
     doc = (
@@ -174,13 +184,20 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         params=(f"hidden: {way.given}", "batch: Batch", *named),
         returns="Tensor" if len(results) == 1 else f"tuple[{tensors}]",
         doc=doc,
-        body=body([*way.opening, *script.lines], result=", ".join(results)),
+        body=body([*published, *way.opening, *script.lines], result=", ".join(results)),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(script.helpers | needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
+
+
+def postprocess(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
+    """The end of a stage that ran without an exit; its ``boundary`` starts complete."""
+    shares = Shares(calls.additive, boundary.start.owes, inside=False)
+    left = _leave(boundary, scope, calls, steps(boundary)[0], shares)
+    return replace(left, base=f"{boundary.edge.producer}_postprocess")
 
 
 def _leave(
@@ -222,7 +239,7 @@ def _leave(
     )
 
 
-def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
+def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[str, str]:
     """The statement that leaves an output in the stream and returns its handle, and their type."""
     carried = ""
     if calls.carried and state.phase is not Phase.STREAM:
@@ -232,8 +249,8 @@ def left_in_stream(state: State, calls: Calls) -> tuple[str, str]:
     if state.phase is Phase.STREAM:
         return f"return stream.keep(stream.residual{carried})", "Tensor"
     if state.owes:
-        return f"return stream.owe(hidden{carried})", "OwedOutput"
-    return f"return stream.pend(hidden{carried})", "Tensor"
+        return f"return stream.owe({value}{carried})", "OwedOutput"
+    return f"return stream.pend({value}{carried})", "Tensor"
 
 
 def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty
-from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
+from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
@@ -19,6 +19,7 @@ from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
+from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
@@ -27,7 +28,9 @@ FINAL_READ = "norm"
 NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
 
-OWN_WORDS = ("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_")
+OWN_WORDS = (
+    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
+)
 """What is in the name of a generated function, and of nothing that is imported."""
 
 SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
@@ -97,7 +100,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"add_term", "join"}
+    taken |= {"add_term", "join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
@@ -161,10 +164,30 @@ def _between(
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
+            if any(one.travels and one.rows == "input" for one in plan.stack.captures):
+                inputs = regime(variant, scope.mesh).attention_in
+                travels = replace(travels, inputs=inputs)
             resume = replace(alike[key].resume, transfer=travels)
             alike[key] = replace(alike[key], resume=resume)
     found = alike[key]
-    return replace(found, empty=empty(boundary, scope, calls)) if edge.consumer == FINAL else found
+    if edge.consumer == FINAL:
+        found = replace(found, empty=empty(boundary, scope, calls))
+    rows = regime(variant, scope.mesh).rows
+    handed = _handed(plan, boundary, rows)
+    if handed is None:
+        return found
+    return overlapped(found, handed, rows, scope, _calls(plan, handed, ""))
+
+
+def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
+    """The boundary where the stage before it may run without an exit, if it may.
+
+    ``rows`` are those on which the stack is entered.
+    """
+    producer = boundary.edge.producer
+    if not plan.stack.two_batch or producer == ENTRY or plan.stack.stage(producer).kind != "ffn":
+        return None
+    return handed_on(plan, boundary, rows)
 
 
 def _mixes(plan: StackPlan, stage: str) -> bool:
@@ -183,6 +206,12 @@ def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> 
             left = beside.access if beside else None
             leaves = known.accesses[left.key].name if left else ""
             cache[shape] = _draft(plan, result.scope, boundary, leaves)
+            late = beside.late if beside else None
+            handed = late and _handed(plan, boundary, regime(variant, result.scope.mesh).rows)
+            if late and handed:
+                calls = _calls(plan, handed, known.accesses[late.key].name)
+                ends = postprocess(handed, result.scope, calls)
+                cache[shape] = replace(cache[shape], postprocess=ends)
         found = result.drafts[use] = cache[shape]
         _record(known, use, found, _how(boundary))
     for known in result.variants.values():
@@ -233,6 +262,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None
     calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
+    latent = target is not None and target.latent_input
+    calls = replace(calls, lora=plan.stack.lora, latent=latent)
     if producer == ENTRY:
         return calls
     stage = plan.stack.stage(producer)
@@ -282,7 +313,8 @@ def _how(boundary: Boundary) -> str:
 
 
 def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None:
-    functions = [one for one in (drafts.prepare, drafts.leave, drafts.merge) if one]
+    every = (drafts.prepare, drafts.leave, drafts.merge, drafts.postprocess)
+    functions = [one for one in every if one]
     if drafts.exit:
         functions += drafts.exit.functions()
         decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
@@ -297,7 +329,7 @@ def _record_between(known: VariantFunctions, use: Use, found: Between, how: str)
     resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
     resume.uses.append(use)
     travels = found.resume.transfer
-    for output in (found.access, travels and travels.arrived):
+    for output in (*found.accesses, travels and travels.arrived):
         if output:
             left = known.accesses.setdefault(output.key, Named(output, how=how))
             left.uses.append(use)
@@ -419,11 +451,17 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     """The qualified names that a use needs: ``prepare``, ``resume`` and, after a stage, ``leave``.
 
     The end of the stack has ``empty`` too, for ranks without rows, and what is behind a merge has
-    ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``.
+    ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``. A
+    stage that may run without an exit has ``postprocess``.
     """
     variant = functions.plan.columns[use.column].variant
     known, drafts = functions.variants[variant], functions.drafts[use]
-    own = {"prepare": drafts.prepare, "leave": drafts.leave, "merge": drafts.merge}
+    own = {
+        "prepare": drafts.prepare,
+        "leave": drafts.leave,
+        "merge": drafts.merge,
+        "postprocess": drafts.postprocess,
+    }
     found = {what: f"{variant}.{known.functions[one.key].name}" for what, one in own.items() if one}
     if drafts.exit:
         found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"

@@ -108,6 +108,9 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
         reads = []  # its input has been read
     if stage.quantize is not None:
         reads += [_scale_param(name, param) for param in stage.quantize.params]
+    if stage.latent_input:
+        meaning = f"what makes the latent input of {name}, `(input, batch) -> latent`"
+        reads.append(Param(f"{name}_qkv_latent", "Any", meaning))
     params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
     return StageSlot(
         stage,

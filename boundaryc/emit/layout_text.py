@@ -95,9 +95,9 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def bracketed_import(module: str, names: Sequence[str]) -> tuple[str, ...]:
-    """An import that is broken as a formatter would."""
+def bracketed_import(module: str, names: Sequence[str], *, indent: int = 0) -> tuple[str, ...]:
+    """An import that is broken as a formatter would, at the column ``indent``."""
     line = f"from {module} import {', '.join(names)}"
-    if len(line) <= 100:
+    if indent + len(line) <= WIDTH:
         return (line,)
     return (f"from {module} import (", *(f"    {name}," for name in names), ")")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from boundaryc.emit.doc_text import collectives, lying, summary
 from boundaryc.emit.drafts import Draft, Way, crossed, left_in_stream
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Writer
+from boundaryc.emit.script import Calls, Names, Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import steps
 from boundaryc.plan.access import handed_off
@@ -26,16 +26,18 @@ def merge(boundary: Boundary, scope: Scope, calls: Calls, branch: str) -> Draft:
     What is left to do for both before the hand-off is done for their sum.
     """
     start, beside = boundary.start, calls.producer
-    script = Writer(scope, calls, at_producer=True).write(steps(boundary)[0])
-    last, returns = left_in_stream(handed_off(boundary), calls)
+    names = Names("contribution")
+    writer = Writer(scope, calls, at_producer=True, names=names)
+    script = writer.write(steps(boundary)[0])
+    last, returns = left_in_stream(handed_off(boundary), calls, names.value)
     what = f"partial over {scope.mesh.label(start.owes)}" if start.owes else "complete"
     title = f"Adds {branch} to {beside}, both {what} on {lying(scope.mesh, start.rows)}"
     doc: tuple[str, ...] = (f"{title}.",)
     if script.summary:
         doc = (*summary(title, script), *collectives(script))
     lines = [
-        f'hidden, output = stream.merged((hidden, "{branch}"), (beside, "{beside}"))',
-        "hidden = add(hidden, output)",
+        f'outputs = stream.merged((hidden, "{branch}"), (beside, "{beside}"))',
+        f"{names.value} = add(*outputs)",
         *script.lines,
         last,
     ]

@@ -13,13 +13,15 @@ class Scope:
 
     ``groups`` are the atoms of each group that some function communicates over; ``rows`` are the
     moves (moved atoms, rows of the finer side) whose row counts some function looks up, and
-    ``orders`` the rows (sharded over a mask) that some function permutes.
+    ``orders`` the rows (sharded over a mask) that some function permutes; ``tokens`` are rows, and
+    whether they are in token order, of which some function says what they are.
     """
 
     mesh: Mesh
     groups: set[int] = field(default_factory=set)
     rows: set[tuple[int, int]] = field(default_factory=set)
     orders: set[int] = field(default_factory=set)
+    tokens: set[tuple[int, bool]] = field(default_factory=set)
 
     def group(self, axes: int) -> str:
         """The attribute of the group over ``axes``; the layout will have it."""
@@ -50,3 +52,13 @@ class Scope:
         if rows == self.mesh.mask("attn_dp"):
             return "order"
         return f"order_of_{self.mesh.label(rows) if rows else 'all'}"
+
+    def token(self, rows: int, *, by_token: bool) -> str:
+        """The attribute that says which tokens rows sharded over a mask are."""
+        self.tokens.add((rows, by_token))
+        return self.token_name(rows, by_token=by_token)
+
+    def token_name(self, rows: int, *, by_token: bool) -> str:
+        """The tokens of an input, by the rows on which it is."""
+        label = self.mesh.label(rows) if rows else "all"
+        return f"tokens_of_{label}{'_by_token' * by_token}"

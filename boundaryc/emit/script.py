@@ -47,7 +47,8 @@ class Calls:
     format in which its sum may travel.
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
-    is made of what was read.
+    is made of what was read. ``lora``: the tokens of the consumer's input are published;
+    ``latent``: the model makes a latent of it.
     """
 
     producer: str
@@ -65,6 +66,8 @@ class Calls:
     quantize: Quantize | None = None
     additive: tuple[Additive, ...] = ()
     quantized_sum: str | None = None
+    lora: bool = False
+    latent: bool = False
 
     @property
     def params(self) -> tuple[str, ...]:

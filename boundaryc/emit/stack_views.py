@@ -40,7 +40,7 @@ def stack_view(plan: StackPlan) -> StackView:
             "}",
         ),
         policies=f"POLICIES = {_strings(policies)}",
-        layer_imports=f"from .layers import {', '.join(kinds)}",
+        layer_imports=bracketed_import(".layers", kinds, indent=4),
         exports="\n".join(bracketed("__all__ = [", [f'"{name}"' for name in exports], "]")),
     )
 

@@ -38,7 +38,8 @@ class Constant:
 class Layer:
     """One unbound layer: its class, and per stage the arguments of its boundary.
 
-    These name how it is entered and left, the other ways in, and how it is merged with a branch.
+    These name how it is entered and left, the other ways in, how it is merged with a branch, and
+    how it ends without an exit.
     """
 
     kind: LayerKind
@@ -122,6 +123,9 @@ def _boundaries(
                 for other in ("resume", "empty"):
                     if other in names:
                         rows.setdefault(f"{base}_{other}", []).append(names[other])
+                if "postprocess" in names:
+                    late = f"{edge.producer}_postprocess"
+                    rows.setdefault(late, []).append(names["postprocess"])
                 if "leave" in names:
                     rows.setdefault(leave_base(functions, use), []).append(names["leave"])
             for base, row in rows.items():
@@ -235,6 +239,9 @@ def _layer(
         if leaving.beside and shape.merged is not None:
             merged = by_place[policy, shape.merged, f"{leaving.producer}_merge".upper()]
             arguments.append(f"merge={merged}")
+        late = (policy, leaving, f"{leaving.producer}_postprocess".upper())
+        if late in by_place:
+            arguments.append(f"postprocess={by_place[late]}")
         boundaries.append(tuple(arguments))
     return Layer(kinds[shape.stages], tuple(boundaries))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions, access_module
 from boundaryc.emit.layout_text import (
+    WIDTH,
     bracketed,
     bracketed_import,
     closed,
@@ -14,6 +15,7 @@ from boundaryc.emit.layout_text import (
 )
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
+from boundaryc.graph.build import capture_places
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -82,6 +84,12 @@ def _rows(functions: TopologyFunctions) -> dict[str, tuple[str, ...]]:
     }
     for mask in scope.orders:
         found[scope.order_name(mask)] = ("cut.order", f"rows={quoted(mesh.names(mask))}")
+    for mask, by_token in scope.tokens:
+        found[scope.token_name(mask, by_token=by_token)] = (
+            "cut.tokens",
+            f"rows={quoted(mesh.names(mask))}",
+            *(["by_token=True"] if by_token else []),
+        )
     return dict(sorted(found.items()))
 
 
@@ -140,7 +148,9 @@ def topology_view(
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         segments=plan.stack.segments,
+        travels=_travelling(plan),
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
+        overlaps=plan.stack.two_batch,
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
@@ -159,6 +169,16 @@ def topology_view(
         tables=tuple(_table(table) for table in tables.tables),
         by_policy=_by_policy(plan, topology.tables, tables.tables),
     )
+
+
+def _travelling(plan: StackPlan) -> Lines:
+    """The captures that go on to later pipeline stages, with the boundaries that take them."""
+    items = []
+    for capture in plan.stack.captures:
+        if capture.travels:
+            places = ", ".join(map(str, capture_places(plan.stack, capture)))
+            items.append(f'("{capture.name}", "{capture.rows}", ({places},))')
+    return tuple_lines("travels = ", items, indent=4) if items else ()
 
 
 def _modules(functions: TopologyFunctions) -> list[str]:
@@ -200,10 +220,19 @@ def _columns(topology: TopologyPlan, columns: tuple[Column, ...]) -> Lines:
 def _layer(name: str, layer: Layer) -> Lines:
     if not layer.boundaries:
         return (f"{name} = {layer.kind.name}()",)
-    lines = [f"{name} = {layer.kind.name}("]
+    head = f"{name} = {layer.kind.name}("
+    if len(head) > WIDTH:
+        value = _layer_value(layer, indent=4)
+        return (f"{name} = (", *indented([f"{layer.kind.name}(", *value]), ")")
+    return (head, *_layer_value(layer))
+
+
+def _layer_value(layer: Layer, indent: int = 0) -> Lines:
+    """The arguments of a layer and the bracket behind them, which stand at ``indent``."""
+    lines: list[str] = []
     for slot, arguments in zip(layer.kind.slots, layer.boundaries, strict=True):
         call = f"{slot.stage.name}={slot.boundary}("
-        lines += indented(closed(bracketed(call, arguments, ")", indent=5)))
+        lines += indented(closed(bracketed(call, arguments, ")", indent=5 + indent)))
     return (*lines, ")")
 
 

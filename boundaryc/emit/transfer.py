@@ -28,7 +28,8 @@ class TransferDraft:
 
     ``parts`` are the tensors of such an output, a name and the atoms that cut its rows, the value
     first; none where it may not travel. ``left`` and ``arrived`` are what can be done with an
-    output that travelled so and with one that was finished. ``rows`` are those of the stack.
+    output that travelled so and with one that was finished. ``rows`` are those of the stack,
+    ``inputs`` those of token mixers' inputs, where captures on them travel.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class TransferDraft:
     received: Draft | None
     left: AccessDraft | None
     arrived: AccessDraft | None
+    inputs: int | None = None
 
     def functions(self) -> dict[str, Draft]:
         """The functions by the field that names them."""
@@ -65,7 +67,7 @@ class TransferDraft:
         """What makes two of them the same."""
         functions = tuple((field, draft.key) for field, draft in self.functions().items())
         accesses = tuple((field, draft.key) for field, draft in self.accesses().items())
-        return (self.rows, self.parts, self.owes, self.written, functions, accesses)
+        return (self.rows, self.inputs, self.parts, self.owes, self.written, functions, accesses)
 
 
 def transferred(

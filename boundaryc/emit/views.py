@@ -66,6 +66,8 @@ class TopologyView:
     captures: str
     entry: str
     segments: bool
+    overlaps: bool
+    travels: Lines
     hash: str
     imports: Lines
     columns: Lines
@@ -86,7 +88,7 @@ class StackView:
     reasons: Lines
     policies: str
     exports: str
-    layer_imports: str
+    layer_imports: Lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 import networkx as nx
 
-from boundaryc.language.model import Stack
+from boundaryc.language.model import Capture, Stack
 
 ENTRY = ""
 """The producer of the first stage: there is none."""
@@ -174,9 +174,14 @@ def _captured(stack: Stack) -> dict[int, list[str]]:
     What leaves layer k enters layer k + 1: both names mean the boundary before the first stage from
     there on, or the end of the stack where no stage follows.
     """
-    first = list(accumulate((len(layer) for layer in stack.layers), initial=0))
     found: dict[int, list[str]] = {}
     for capture in stack.captures:
-        for layer in capture.layers:
-            found.setdefault(first[layer + (capture.where == "after")], []).append(capture.name)
+        for place in capture_places(stack, capture):
+            found.setdefault(place, []).append(capture.name)
     return found
+
+
+def capture_places(stack: Stack, capture: Capture) -> tuple[int, ...]:
+    """The boundaries at which a capture is taken, numbered along the stack."""
+    first = list(accumulate((len(layer) for layer in stack.layers), initial=0))
+    return tuple(first[layer + (capture.where == "after")] for layer in capture.layers)

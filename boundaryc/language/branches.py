@@ -11,7 +11,9 @@ from boundaryc.language.names import did_you_mean, suggest
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import BranchShape, StackShape
 
-READING = ("read", "before_gather", "needs_every_row", "quantize", "post_addition")
+READING = (
+    *("read", "before_gather", "needs_every_row", "quantize", "post_addition", "latent_input"),
+)
 """Keys that say how a stage's input is read."""
 ORDINARY = "ordinary"
 
@@ -55,13 +57,8 @@ def check_branch(
             other: tuple[Path, str] = (("branch",), "the branch")
             help_ = f"remove `{variant}`, or the branch"
             context.report("BC213", ("variants", index), message, help_, other=other)
-    for name, stage in stages.items():
-        if stage.quantized_sum is not None:
-            message = "sums beside a branch are one sum, and none of the stack travels quantised"
-            help_ = "remove `quantized_sum`, or the branch"
-            other = (("branch",), "the branch")
-            path: Path = ("stages", name, "quantized_sum")
-            context.report("BC213", path, message, help_, key=True, other=other)
+    _check_sums(entry, stages, context)
+    _check_switches(shape, context)
     return Branch(entry.beside, tuple(entry.stages), entry.merges_sum == "allow")
 
 
@@ -132,3 +129,33 @@ def _check_beside(
         help_ = "remove `quantize`; the model may quantise what it is given"
         path = ("stages", beside.name, "quantize")
         context.report("BC213", path, message, help_, key=True, other=other)
+
+
+def _check_sums(entry: BranchShape, stages: Mapping[str, Stage], context: Context) -> None:
+    """Two outputs that are merged have one sum: no stage decides on it alone."""
+    other: tuple[Path, str] = (("branch",), "the branch")
+    for name, stage in stages.items():
+        if stage.quantized_sum is not None:
+            message = "sums beside a branch are one sum, and none of the stack travels quantised"
+            help_ = "remove `quantized_sum`, or the branch"
+            path: Path = ("stages", name, "quantized_sum")
+            context.report("BC213", path, message, help_, key=True, other=other)
+        if not stage.defer and name in (entry.beside, entry.stages[-1]):
+            message = f"the sum of `{name}` is that of both outputs, on which `merges_sum` decides"
+            help_ = "remove `defer`"
+            context.report(
+                "BC213", ("stages", name, "defer"), message, help_, key=True, other=other
+            )
+
+
+def _check_switches(shape: StackShape, context: Context) -> None:
+    """A batch says the rows of one input and has one stage that computes; a branch has two."""
+    other: tuple[Path, str] = (("branch",), "the branch")
+    if shape.lora:
+        message = "`lora_rows` are those of one input, and a branch computes on two in turns"
+        help_ = "remove `lora`, or the branch"
+        context.report("BC213", ("lora",), message, help_, key=True, other=other)
+    if shape.overlap is not None and shape.overlap.two_batch:
+        message = "the stage beside a branch ends in its merge, never in `postprocess`"
+        help_ = "remove `overlap`, or the branch"
+        context.report("BC213", ("overlap",), message, help_, key=True, other=other)

@@ -10,16 +10,21 @@ from boundaryc.language.schema import CaptureShape
 
 
 def resolve_captures(
-    entries: dict[str, CaptureShape], count: int, context: Context
+    entries: dict[str, CaptureShape], count: int, context: Context, *, cuts: bool
 ) -> tuple[Capture, ...]:
     """The captures of a stack of `count` layers by name; errors go to `context`.
 
-    `count` is 0 after an error in the layers, and then no index is called wrong.
+    `count` is 0 after an error in the layers, and then no index is called wrong. `cuts` says
+    whether the stack has pipeline stages.
     """
     found = []
     for name, entry in sorted(entries.items()):
         path: Path = ("captures", name)
         context.name("capture", name, path)
+        if entry.travels and not cuts:
+            message = f"`{name}` travels, and there are no pipeline stages"
+            help_ = "declare `pipeline`, or remove `travels`"
+            context.report("BC213", (*path, "travels"), message, help_, key=True)
         if entry.after is not None and entry.before is not None:
             message = f"`{name}` says both `after` and `before`"
             help_ = "after a layer is before the next one: keep one of the two"
@@ -27,10 +32,10 @@ def resolve_captures(
             context.report("BC213", (*path, "before"), message, help_, key=True, other=other)
         elif entry.after is not None:
             layers = _layers(entry.after, count, (*path, "after"), context)
-            found.append(Capture(name, layers, "after", entry.rows))
+            found.append(Capture(name, layers, "after", entry.rows, entry.travels))
         elif entry.before is not None:
             layers = _layers(entry.before, count, (*path, "before"), context)
-            found.append(Capture(name, layers, "before", entry.rows))
+            found.append(Capture(name, layers, "before", entry.rows, entry.travels))
         else:
             message = f"`{name}` says neither `after` nor `before`"
             help_ = "write the layers it is about, like {after: [2, 20]}"

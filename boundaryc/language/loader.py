@@ -86,10 +86,14 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(shape.captures, len(layers), context),
+        captures=resolve_captures(
+            shape.captures, len(layers), context, cuts=shape.pipeline is not None
+        ),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,
+        two_batch=shape.overlap is not None and shape.overlap.two_batch,
+        lora=shape.lora,
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

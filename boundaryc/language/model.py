@@ -110,7 +110,9 @@ class Stage:
     are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
     so itself. `quantized_sum` is the format in which the sum of its output may travel in a prefill,
     None where it may not. With `post_addition` the model adds a tensor between update and read.
-    `additive` is ordered by name.
+    `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
+    With `latent_input` the model makes a latent of the input, which is gathered where the input is
+    not.
     """
 
     name: str
@@ -129,6 +131,8 @@ class Stage:
     quantized_sum: Literal["fp8", "int8"] | None = field(default=None, metadata=QUIET)
     post_addition: bool = field(default=False, metadata=QUIET)
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
+    defer: bool = field(default=True, metadata=QUIET)
+    latent_input: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,8 @@ class TopologySpec:
     """The ranks of one pipeline stage: tp = attn_dp * attn_cp * attn_tp.
 
     `dense_tp` is how many ranks share one dense FFN: 1, `attn_tp` or `tp`. `latency_us` is what a
-    collective costs before its first byte, `bandwidth_gb_s` what a rank sends per second.
+    collective costs before its first byte, `bandwidth_gb_s` what a rank sends per second. Without
+    `variable_scatter` groups can reduce-scatter equal sizes only.
     """
 
     name: str
@@ -162,6 +167,7 @@ class TopologySpec:
     moe: MoeSpec
     latency_us: float = 10.0
     bandwidth_gb_s: float = 300.0
+    variable_scatter: bool = field(default=True, metadata=QUIET)
 
     @property
     def alpha(self) -> int:
@@ -175,13 +181,15 @@ class Capture:
 
     `layers` ascend. "after" a layer is the residual that its output has updated, which is the one
     "before" the next layer; after the last layer it is what the final norm reads. `rows` are those
-    of the producer or those of the input that is read.
+    of the producer or those of the input that is read. One that `travels` goes on to later pipeline
+    stages; others stay on the ranks that took them.
     """
 
     name: str
     layers: tuple[int, ...]
     where: Literal["after", "before"]
     rows: Literal["producer", "input"]
+    travels: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +219,11 @@ class Stack:
     that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
     meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
     is complete. `pipeline` is what the payload of cuts between layers is, None where there are
-    none; with `segments` a forward may stop between layers and go on later. A draft is called
-    `<stack>_<draft>`, has only the stages and operations that it uses, no captures, no cuts, no
-    segments and no drafts, and its paths are those of a stack file of its own.
+    none; with `segments` a forward may stop between layers and go on later. With `two_batch` a
+    batch may be split into two that overlap, with `lora` every stage's input says which tokens its
+    rows are. A draft is called `<stack>_<draft>`, has only the stages and operations that it uses,
+    no captures, no cuts, no segments and no drafts, and its paths are those of a stack file of its
+    own.
     """
 
     name: str
@@ -233,6 +243,8 @@ class Stack:
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
     pipeline: Literal["partial", "complete"] | None = field(default=None, metadata=QUIET)
     segments: bool = field(default=False, metadata=QUIET)
+    two_batch: bool = field(default=False, metadata=QUIET)
+    lora: bool = field(default=False, metadata=QUIET)
 
     @property
     def family(self) -> tuple[Stack, ...]:

@@ -59,7 +59,7 @@ RESERVED = {
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
         | {"scale", "scaled_add"}
     ),
-    "param": _LOCALS | _HELPERS,
+    "param": _LOCALS | _HELPERS | {"beside", "outputs"},
     "capture": frozenset(),
     "draft": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},

@@ -14,19 +14,15 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
-        "defer": ("stage.defer",),
         "enter": ("operation.role=enter",),
         "extras": ("stack.extras",),
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
-        "latent_input": ("stage.latent_input",),
-        "lora": ("stack.lora",),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),
         "norm of a stage": ("stage.norm",),
-        "overlap": ("stack.overlap",),
         "per_call": ("operation.facts=per_call",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual": ("stack.residual",),
@@ -36,7 +32,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "state": ("operation.state",),
         "streams": ("operation.streams",),
         "terminal": ("stack.terminal",),
-        "variable_scatter": ("topology.variable_scatter",),
         "weight_offset": ("norm.weight_offset",),
         "writes_stream": ("operation.facts=writes_stream",),
     }

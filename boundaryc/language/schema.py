@@ -159,6 +159,12 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="replicated terms of the output by name, and which ranks add them",
     )
+    latent_input: bool = Field(
+        default=False, description="whether an attention takes its latent input from the model"
+    )
+    defer: bool = Field(
+        default=True, description="whether a scoped sum may be left to the next stage"
+    )
 
 
 class LayersShape(Shape):
@@ -222,6 +228,9 @@ class TopologyShape(Shape):
     moe: MoeShape | None = Field(default=None, description="how a MoE uses the ranks")
     link: LinkShape = Field(
         default=LinkShape(), description="decides between fewer collectives and fewer bytes"
+    )
+    variable_scatter: bool = Field(
+        default=True, description="whether groups can reduce-scatter unequal sizes"
     )
 
 
@@ -301,6 +310,9 @@ class CaptureShape(Shape):
     rows: Literal["producer", "input"] = Field(
         default="producer", description="on whose rows: the producer's or those of the next input"
     )
+    travels: bool = Field(
+        default=False, description="whether it goes on to later pipeline stages with the stream"
+    )
 
 
 class DraftShape(Shape):
@@ -318,6 +330,12 @@ class DraftShape(Shape):
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
     )
+
+
+class OverlapShape(Shape):
+    """`overlap` of the stack."""
+
+    two_batch: bool = Field(description="whether a batch may be split into two that interleave")
 
 
 class PipelineShape(Shape):
@@ -380,6 +398,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    overlap: OverlapShape | None = Field(
+        default=None, description="two-batch overlap, like {two_batch: true}"
+    )
+    lora: bool = Field(
+        default=False, description="whether each stage's input says which tokens its rows are"
     )
 
 

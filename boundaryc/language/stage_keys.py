@@ -9,6 +9,10 @@ from boundaryc.language.residual import Operations, check_operation
 from boundaryc.language.schema import ScaledAddShape, ScaleShape, StackShape, StageShape
 
 GROUP = 128
+_FIXED = {
+    "partial": "a partial sum is always left to the next stage",
+    "local_tail": "a sum with a local tail is never left to the next stage",
+}
 
 
 def resolve_update(
@@ -69,6 +73,20 @@ def check_keys(
                 message = f"a scoped {entry.kind} cannot have `{key}`: its exit decides on the sum"
                 help_ = f"remove `{key}`, or make the stage an attention with a partial sum"
                 context.report("BC213", (*path, key), message, help_, key=True)
+    if "latent_input" in entry.model_fields_set and entry.kind != "attention":
+        message = (
+            f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
+        )
+        context.report("BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True)
+    if entry.latent_input and entry.quantize:
+        message = "a latent is made of an input that is one tensor, and this one is quantised"
+        help_ = "remove `latent_input` or `quantize`"
+        context.report("BC213", (*path, "latent_input"), message, help_, key=True)
+    fits = entry.reduction in (None, reduction)  # else it is reported itself
+    if "defer" in entry.model_fields_set and fits and reduction != "scoped":
+        message = f"`defer` is about a scoped sum, and that of `{path[-1]}` is {reduction}"
+        help_ = "remove `defer`, or the reduction: " + _FIXED[reduction]
+        context.report("BC213", (*path, "defer"), message, help_, key=True)
     late = entry.transform is not None and not entry.before_reduce_scatter
     if late and entry.joins_sum == "allow":
         message = "a residual that joins the sum would be transformed with it"

@@ -100,9 +100,10 @@ def _params(operation: str, operations: Operations) -> tuple[str, ...]:
 
 
 def _own_arguments(entry: StageShape) -> set[str]:
-    """What a layer binds for the built-in transform and quantisation of a stage."""
+    """What a layer binds for the parts of a stage that are built in."""
     own = {"output_norm"} if entry.transform == "norm" else set()
-    return own | ({"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set())
+    own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
+    return own | ({"qkv_latent"} if entry.latent_input else set())
 
 
 def _arguments(entry: StageShape, operations: Operations) -> set[str]:
@@ -139,6 +140,8 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         quantized_sum=entry.quantized_sum,
         post_addition=entry.post_addition,
         additive=resolve_additive(entry, reduction, operations, path, context),
+        defer=entry.defer,
+        latent_input=entry.latent_input,
     )
 
 

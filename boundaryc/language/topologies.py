@@ -54,6 +54,7 @@ def _topology(name: str, entry: TopologyShape, context: Context) -> TopologySpec
         moe=_moe(entry.moe or MoeShape(), entry.tp, (*path, "moe"), context),
         latency_us=float(entry.link.latency_us),
         bandwidth_gb_s=float(entry.link.bandwidth_gb_s),
+        variable_scatter=entry.variable_scatter,
     )
 
 

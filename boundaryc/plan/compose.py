@@ -191,7 +191,10 @@ def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, orde
     demands = regime(column.variant, mesh, problem.stack.entry)
     batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
     facts = {
-        edge: edge_facts(problem.stack, problem.operations, mesh, demands, column, policy, edge)
+        edge: edge_facts(
+            *(problem.stack, problem.operations, mesh, demands, column, policy, edge),
+            variable_scatter=problem.spec.variable_scatter,
+        )
         for edge in problem.graph.edges()
     }
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
-from boundaryc.graph.policy import POLICIES, UNRESTRICTED, Scatter
+from boundaryc.graph.policy import Scatter, permitted
 from boundaryc.language.model import Quantize, Stack, Stage
 from boundaryc.operations import Operation
 from boundaryc.plan.result import Column
@@ -55,11 +55,16 @@ def edge_facts(
     column: Column,
     policy: str,
     edge: Edge,
+    *,
+    variable_scatter: bool = True,
 ) -> EdgeFacts:
-    """What the planner may know of ``edge`` in a kind of batch."""
+    """What the planner may know of ``edge`` in a kind of batch.
+
+    ``variable_scatter``: groups can reduce-scatter unequal sizes.
+    """
     sent = _sent(stack, operations, mesh, edge)
     asked = _asked(stack, operations, mesh, demands, edge)
-    scatter = POLICIES[policy] if sent.policy else UNRESTRICTED
+    scatter = permitted(policy if sent.policy else None, variable=variable_scatter)
     ends = edge.consumer == FINAL and edge.producer != ENTRY
     equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
     fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
@@ -94,7 +99,7 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
     update = operations[stage.update]
     transform = stage.transform
     return _Sent(
-        may_defer=may_defer(stage, consumer, mesh),
+        may_defer=may_defer(stage, consumer, mesh, lora=stack.lora),
         at_producer=update.facts.at_producer,
         joins=update.facts.plain_add and stage.joins_sum and not edge.merges,
         sums=update.call is None,

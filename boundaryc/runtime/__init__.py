@@ -65,7 +65,7 @@ from boundaryc.runtime.quantize import (
 )
 from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
 from boundaryc.runtime.shards import ContextParallel, Split
-from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack, Table
+from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import (
     Access,
     BranchOutput,
@@ -75,6 +75,7 @@ from boundaryc.runtime.stream import (
     ResidualStream,
     StreamState,
 )
+from boundaryc.runtime.table import Table
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
 __all__ = [

@@ -27,6 +27,8 @@ from boundaryc.runtime.stream import (
     StreamState,
 )
 
+_AS_LEFT = (Form.PLANNED, Form.HANDED)
+"""The forms in which a stage leaves a stream."""
 _UNWRITTEN = "write the residual update before taking the final output"
 _NOT_PLAIN = "{} requires a plain residual update"
 _GENERATED_WITHOUT = (
@@ -86,7 +88,7 @@ def take_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
     value = stream.check(hidden)
     if stream.state is StreamState.PENDING:
         raise BoundaryError(_UNWRITTEN)
-    if stream.form is Form.PLANNED and stream.access is not None:
+    if stream.form in _AS_LEFT and stream.access is not None:
         value = _required(stream.access.fold)(value, batch)
     batch.release()
     return value
@@ -119,7 +121,7 @@ def add_to_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], extra: Te
     stream = batch.stream
     if stream.state is StreamState.INITIAL:
         return _sum(extra, _input(hidden, batch))
-    if stream.form is Form.PLANNED and stream.state is StreamState.WRITTEN:
+    if stream.form in _AS_LEFT and stream.state is StreamState.WRITTEN:
         hidden = fold(hidden, batch)
     complete = complete_output(hidden, batch)
     if stream.form is Form.WRITTEN:

@@ -87,10 +87,13 @@ class Batch(Generic[GroupsT, RowsT]):
     the whole DP group. ``group_rows`` and ``group_real_rows`` count the same of the whole group;
     its tokens are a prefix in token order. The stack is entered and left on the group's rows, on
     ``local_rows`` where the batch is context parallel. ``global_rows`` are the padded rows of all
-    DP groups. ``exit`` is the innermost open exit.
+    DP groups. ``exit`` is the innermost open exit. ``lora_rows``, in a stack with `lora: true`, are
+    the rows of the input that a stage computes on now: int64 [rows], for each the token of the
+    batch that it is, of all DP groups one after the other, or -1 where it is a pad.
     """
 
     __slots__ = (
+        "_builder",
         "_cut",
         "_goes_on",
         "_own",
@@ -103,6 +106,7 @@ class Batch(Generic[GroupsT, RowsT]):
         "group_rows",
         "groups",
         "local_rows",
+        "lora_rows",
         "mode",
         "plan",
         "real_rows",
@@ -123,6 +127,7 @@ class Batch(Generic[GroupsT, RowsT]):
         group: Span,
         global_rows: int,
         cut: tuple[Cut, int, int],
+        builder: BatchBuilder[GroupsT, RowsT],
         segments: bool = False,
     ) -> None:
         self.facts = facts
@@ -137,10 +142,12 @@ class Batch(Generic[GroupsT, RowsT]):
         self.stream = ResidualStream(StreamState.UNSTARTED)
         self.captures: dict[str, list[Tensor]] = {}
         self.exit: Exit | None = None
+        self.lora_rows: Tensor | None = None
         self._own = own
         self._cut = cut
         self._segments = segments
         self._goes_on = False
+        self._builder = builder
 
     @property
     def stack_rows(self) -> int:
@@ -172,6 +179,7 @@ class Batch(Generic[GroupsT, RowsT]):
         self.stream = ResidualStream(captured=self.captures, rows=self.stack_rows)
         self.stream.at = at
         self.exit = None
+        self.lora_rows = None
 
     def segment(self) -> Self:
         """The batch with which the forward goes on, maybe after other batches ran.
@@ -203,9 +211,18 @@ class Batch(Generic[GroupsT, RowsT]):
         copied = object.__new__(type(self))
         for name in Batch.__slots__:
             setattr(copied, name, getattr(self, name))
-        copied.captures, copied.exit = {}, None
+        copied.captures, copied.exit, copied.lora_rows = {}, None, None
         copied.release()
         return copied
+
+    def split(self, first: Sequence[int] | None = None) -> tuple[Self, Self]:
+        """Two batches that may overlap, each with all facts and a stream of its own.
+
+        One has the ``first`` rows of each DP group, half of them by default, the other has the
+        rest. BoundaryError in a context-parallel batch, whose shards interleave tokens, and in a
+        stack that is compiled without two-batch overlap; ValueError for impossible numbers of rows.
+        """
+        return self._builder.split(self, first)  # type: ignore[return-value]
 
     def rows_on(self, axes: Axes) -> int:
         """This rank's rows, pads included, of a value whose rows the atoms ``axes`` cut."""
@@ -242,25 +259,21 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
         self.group_rows, self.group_real_rows = batch.group_rows, batch.group_real_rows
         self.global_rows = batch.global_rows
         self.stream, self.captures, self.exit = batch.stream, batch.captures, batch.exit
-        self._own, self._cut = batch._own, batch._cut
+        self._own, self._cut, self._builder = batch._own, batch._cut, batch._builder
         self._segments, self._goes_on = batch._segments, batch._goes_on
+        self.lora_rows = None
         batch.release()
 
 
 class BatchBuilder(Generic[GroupsT, RowsT]):
     """Resolves batches of one stack on one rank.
 
-    ``entry`` is what its file says of its input, ``segments`` whether its forwards have any.
+    ``entry`` is what its file says of its input, ``segments`` whether its forwards have any,
+    ``overlaps`` whether batches may be split.
     """
 
     __slots__ = (
-        "_columns",
-        "_cutter",
-        "_entry",
-        "_groups",
-        "_mesh",
-        "_place",
-        "_rows",
+        *("_columns", "_cutter", "_entry", "_groups", "_mesh", "_overlaps", "_place", "_rows"),
         "_segments",
     )
 
@@ -274,6 +287,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         entry: Embeddings = "complete",
         *,
         segments: bool = False,
+        overlaps: bool = False,
     ) -> None:
         self._segments = segments
         self._mesh = mesh
@@ -281,6 +295,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         self._groups = groups
         self._rows = rows
         self._entry = entry
+        self._overlaps = overlaps
         self._cutter = Cutter(mesh, rank)
         axes = ("attn_dp", "attn_cp", "attn_tp")
         self._place = tuple(mesh.along(rank, axis) for axis in axes)
@@ -304,7 +319,7 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         group, part, _ = self._place
         padded, leaves, sharding = self._cut(facts, variant)
         whole = Span(padded[group], rows[group])
-        cut = Cut(self._cutter, leaves, sharding)
+        cut = Cut(self._cutter, leaves, sharding, rows)
         return Batch(
             facts=facts,
             variant=variant,
@@ -315,8 +330,34 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
             group=whole,
             global_rows=sum(padded),
             cut=(cut, group, part),
+            builder=self,
             segments=self._segments,
         )
+
+    def split(
+        self, batch: Batch[GroupsT, RowsT], first: Sequence[int] | None
+    ) -> tuple[Batch[GroupsT, RowsT], Batch[GroupsT, RowsT]]:
+        """The two batches that ``batch`` is split into; see `Batch.split`."""
+        if not self._overlaps:
+            raise BoundaryError(
+                "this stack is compiled without two-batch overlap; its file says "
+                "`overlap: {two_batch: true}` where a batch may be split"
+            )
+        if batch.variant == CONTEXT_PARALLEL:
+            raise BoundaryError("a context-parallel batch is not split: its shards mix the tokens")
+        facts, whole = batch.facts.stated(), batch.facts.rows_per_dp
+        ahead = checked_rows(
+            [-(-rows // 2) for rows in whole] if first is None else first, len(whole)
+        )
+        if any(own > rows for own, rows in zip(ahead, whole, strict=True)):
+            raise ValueError(f"first is {ahead}; the groups of this batch have {whole} rows")
+        behind = tuple(rows - own for own, rows in zip(ahead, whole, strict=True))
+        # An ordinary batch with `cp` is one that decodes, or whose requests are too short for it.
+        one, other = (
+            self.build(**{**facts, "cp": None, "rows_per_dp": rows})  # type: ignore[arg-type]
+            for rows in (ahead, behind)
+        )
+        return one, other
 
     def _check_entry(self, facts: BatchFacts) -> None:
         """ValueError where a batch is entered in another way than its stack."""

@@ -38,8 +38,9 @@ class Resume:
     """How a boundary is crossed in one column when the stream is not as its producer left it.
 
     ``written`` prepares from a residual on the stack's rows, also where the stack is entered;
-    ``completed`` from an output whose sum was finished early, None where none is owed. What either
-    reads is taken from the stream as usual. ``producer`` moves the updated residual, as the
+    ``completed`` from an output whose sum was finished early, None where none is owed; ``handed``
+    from one that `FfnBoundary.postprocess` brought to the hand-off's rows. What they read is taken
+    from the stream as usual. ``producer`` moves the updated residual, as the
     boundary leaves it, to the producer's rows: those a model holds, equal under every policy.
     ``input`` moves it to the rows of the stage's input. ``transfer`` is what travels where the
     boundary is a pipeline cut, None in a stack without cuts and where the stack is entered.
@@ -49,6 +50,7 @@ class Resume:
     completed: Prepare | None = None
     producer: CaptureMove = BORROWED
     input: CaptureMove = BORROWED
+    handed: Prepare | None = None
     transfer: Transfer | None = None
 
 
@@ -83,7 +85,10 @@ class _Boundary(Generic[LeavesT]):
     stage of a rank's layers.
     """
 
-    __slots__ = ("_entrance", "_leave", "_position", "_prepare", "_read", "_resume", "_update")
+    __slots__ = (
+        *("_entrance", "_leave", "_position", "_prepare", "_read", "_resume", "_update"),
+        "_merge",  # of a stage beside a branch: of two bases one may have slots of its own
+    )
 
     def __init__(
         self,
@@ -301,9 +306,52 @@ class MixerBoundary(_MixerInput[Exits]):
 
 
 class FfnBoundary(_Boundary[Exits]):
-    """Boundary of a stage that obeys the exit's decision: ``prepare``, compute inside ``exit``."""
+    """Boundary of a stage that obeys the exit's decision: ``prepare``, compute inside ``exit``.
 
-    __slots__ = ()
+    In two-batch overlap compute may run without an exit; ``postprocess`` then stands for its end.
+    """
+
+    __slots__ = ("_postprocess",)
+
+    def __init__(
+        self, prepare: Prepares, leave: Exits, *, postprocess: Leaves = (), **rest: Any
+    ) -> None:
+        super().__init__(prepare, leave, **rest)
+        self._postprocess = postprocess
+
+    def _with(
+        self,
+        *,
+        read: tuple[Any, ...] = (),
+        update: tuple[Any, ...] = (),
+        position: Position | None,
+        entrance: Entrance | None,
+    ) -> Self:
+        same = super()._with(read=read, update=update, position=position, entrance=entrance)
+        same._postprocess = self._postprocess
+        return same
+
+    def postprocess(self, hidden: Tensor, batch: Batch[Any, Any], /, **terms: Tensor) -> Tensor:
+        """Ends a stage that computed without an exit, and so has summed its output itself.
+
+        ``hidden`` is the complete output on the rows of the stage's input. Its transform runs, and
+        it is moved to the hand-off's rows; nothing is owed, and the residual is left alone.
+        ``terms`` are the additive terms that the stage declares, each added once. BoundaryError
+        inside an exit, and in a stack that is compiled without two-batch overlap.
+        """
+        if not self._postprocess:
+            raise BoundaryError(
+                "this stack is compiled without two-batch overlap; its file says "
+                "`overlap: {two_batch: true}` where a stage may run without an exit"
+            )
+        if batch.exit is not None:
+            raise BoundaryError("an exit is open: finish it, it decides on this stage's sum")
+        stream = batch.stream
+        stream.reach(self._position)
+        output: Tensor = self._postprocess[batch.plan](hidden, batch, *self._update, **terms)  # type: ignore[assignment]
+        stream.form = Form.HANDED
+        stream.passed(self._position)
+        return output
 
     def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """The stage's input, from what the previous stage handed out: in the read's format."""
@@ -332,7 +380,8 @@ def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prep
     if form is Form.RECEIVED:
         crossed = transfer_of(resume, batch).received
     else:
-        crossed = way.written if form is Form.WRITTEN else way.completed
+        ways = {Form.WRITTEN: way.written, Form.COMPLETED: way.completed, Form.HANDED: way.handed}
+        crossed = ways[form]
     if crossed is None:
         raise BoundaryError("this boundary has no way on from an output that was completed early")
     return crossed

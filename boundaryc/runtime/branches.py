@@ -78,7 +78,7 @@ class PreparedFfnBoundary(_Prepared[Exits], FfnBoundary):
 class _Beside(_Boundary[LeavesT]):
     """A stage with a branch beside it, and the merge of both."""
 
-    __slots__ = ("_merge",)
+    __slots__ = ()
 
     def __init__(
         self,

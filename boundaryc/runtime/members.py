@@ -121,17 +121,22 @@ class Cut:
     """The cut of one batch; a generated ``Rows`` asks it for the members of each move.
 
     ``leaves`` are the rows of each rank's leaf; ``sharding`` is how shards interleave tokens, None
-    where they do not.
+    where they do not. ``real`` are the tokens of each DP group.
     """
 
-    __slots__ = ("_cutter", "leaves", "sharding")
+    __slots__ = ("_cutter", "leaves", "real", "sharding")
 
     def __init__(
-        self, cutter: Cutter, leaves: tuple[int, ...], sharding: Sharding | None = None
+        self,
+        cutter: Cutter,
+        leaves: tuple[int, ...],
+        sharding: Sharding | None = None,
+        real: tuple[int, ...] = (),
     ) -> None:
         self._cutter = cutter
         self.leaves = leaves
         self.sharding = sharding
+        self.real = real
 
     def members(self, moved: Axes, *, finer: Axes) -> Members:
         """Rows of each member of this rank's group over ``moved``.
@@ -158,6 +163,36 @@ class Cut:
             return IDENTITY
         held = mesh.members(self._cutter.rank, whole)
         return by_token(torch.cat([self._keys(self.sharding, leaf) for leaf in held]))
+
+    def tokens(self, *, rows: Axes, by_token: bool = False) -> Tensor:
+        """The token of each row that is sharded on the atoms ``rows``: int64 [rows], on the CPU.
+
+        Tokens count through the DP groups, one after the other; a pad is -1. ``by_token``: the rows
+        are in token order.
+        """
+        mesh = self._cutter.mesh
+        whole = tuple(name for name in mesh.names if name not in rows)
+        held = mesh.members(self._cutter.rank, whole)
+        found = torch.cat([self._leaf(leaf) for leaf in held])
+        return self.order(rows=rows).to_tokens(found) if by_token else found
+
+    def _leaf(self, rank: int) -> Tensor:
+        """The tokens of a rank's leaf, pads as -1."""
+        mesh = self._cutter.mesh
+        group, part = mesh.along(rank, "attn_dp"), mesh.along(rank, "attn_cp")
+        inner = tuple(name for name, _, axis in mesh.atoms if axis != "attn_dp")
+        of_group = mesh.members(rank, inner)
+        if self.sharding is None:
+            own = torch.arange(sum(self.leaves[member] for member in of_group))
+            own[own >= self.real[group]] = -1
+        else:
+            of_group = tuple(one for one in of_group if mesh.along(one, "attn_cp") == part)
+            own = torch.full((self.sharding.padded[group][part],), -1)
+            tokens = self.sharding.tokens(group)[part]
+            own[: tokens.shape[0]] = tokens
+        own[own >= 0] += sum(self.real[:group])
+        first = sum(self.leaves[member] for member in of_group if member < rank)
+        return own[first : first + self.leaves[rank]]
 
     def has_tokens(self, rows_per_dp: tuple[int, ...]) -> bool:
         """Whether every leaf that has rows has a token, so that no value is made of pads alone.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
@@ -29,6 +30,11 @@ Part = tuple[str, Axes]
 
 Entrance = Callable[[Mapping[str, Tensor], "Batch[Any, Any]"], Tensor | OwedOutput]
 """``(tensors, batch) -> output``: starts a batch's stream with what came from other ranks."""
+
+
+Travelling = tuple[str, str, tuple[int, ...]]
+"""A capture that goes on to later ranks: its name, whose rows it has ("producer" or "input"), and
+the indices of the stages at whose entry it is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,8 @@ class PayloadTensor:
 class Transfer:
     """What travels in one column where a boundary is a pipeline cut.
 
-    ``rows`` are the atoms that cut the stack's rows. ``parts`` are the tensors of an output as its
+    ``rows`` are the atoms that cut the stack's rows, ``input_rows`` those that cut the inputs of
+    token mixers, where captures on these travel. ``parts`` are the tensors of an output as its
     producer left it, the value first, none where it may not travel so; ``owes``: it owes a sum.
     Other outputs are finished first, by ``finish`` or, if they were completed early, by
     ``finish_completed``: ``written`` says that what these return is the written residual, else a
@@ -59,6 +66,7 @@ class Transfer:
     """
 
     rows: Axes
+    input_rows: Axes = ()
     parts: tuple[Part, ...] = ()
     owes: bool = False
     written: bool = False
@@ -89,9 +97,12 @@ def sent(
 ) -> dict[str, Tensor]:
     """The payload of ``hidden``; the stream is taken apart.
 
-    BoundaryError where ``hidden`` is not what the last stage handed out; the stream is kept then.
+    An output of `postprocess` is folded first. BoundaryError where ``hidden`` is not what the last
+    stage handed out, or where such an output's update is not plain; the stream is kept then.
     """
     stream = batch.stream
+    if stream.form is Form.HANDED:
+        hidden = fold(hidden, batch)
     form = stream.form
     value = stream.check(hidden)
     if form is Form.WRITTEN:
@@ -168,3 +179,42 @@ def _listed(tensors: Mapping[str, Tensor]) -> str:
 def described(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> tuple[PayloadTensor, ...]:
     """The tensors of a payload with their rows on this rank."""
     return tuple(PayloadTensor(name, batch.rows_on(axes), axes) for name, axes in parts)
+
+
+def captured_parts(
+    transfer: Transfer, travels: tuple[Travelling, ...], before: int
+) -> tuple[Part, ...]:
+    """The captures that were taken at the entry of stages with an index below ``before``."""
+    return tuple(
+        (f"captured.{name}.{number}", transfer.rows if rows == "producer" else transfer.input_rows)
+        for name, rows, places in travels
+        for number, place in enumerate(places)
+        if place < before
+    )
+
+
+def captures_sent(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> dict[str, Tensor]:
+    """The captures of a batch by the names under which they travel."""
+    found = {
+        f"captured.{name}.{number}": value
+        for name, values in batch.captures.items()
+        for number, value in enumerate(values)
+    }
+    missing = [name for name, _ in parts if name not in found]
+    if missing:
+        raise BoundaryError(f"{' and '.join(missing)} was not taken; run all layers before the cut")
+    return {name: found[name] for name, _ in parts}
+
+
+def captures_received(
+    parts: tuple[Part, ...], tensors: Mapping[str, Tensor], batch: Batch[Any, Any]
+) -> dict[str, Tensor]:
+    """Keeps the captures among ``tensors``; the other ones. BoundaryError where some are wrong."""
+    rest = dict(tensors)
+    for name, axes in parts:
+        value, rows = rest.pop(name, None), batch.rows_on(axes)
+        if value is None or value.shape[0] != rows:
+            what = "is missing" if value is None else f"has {value.shape[0]} rows, not {rows}"
+            raise BoundaryError(f"`{name}` {what}: captures that travel go on at every cut")
+        batch.captures[name.split(".")[1]].append(value)
+    return rest

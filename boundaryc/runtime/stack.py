@@ -117,14 +117,13 @@ layer): a stack of a thousand layers is no longer than one of four.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from torch import Tensor
 
-from boundaryc.runtime import access, handshake, pipeline
+from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import Norm, Prepare, Resumes, crossing, transfer_of
+from boundaryc.runtime.boundaries import Norm, crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
@@ -132,97 +131,12 @@ from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
-from boundaryc.runtime.pipeline import Entrance, PayloadTensor, Transfer
+from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
 from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position, StreamState
+from boundaryc.runtime.stream import ANY, Form, OwedOutput, StreamState
+from boundaryc.runtime.table import LayerT, Table
 from boundaryc.runtime.trace import traced_by_environment
-
-LayerT = TypeVar("LayerT")
-
-
-@dataclass(frozen=True, slots=True)
-class Table(Generic[LayerT]):
-    """The boundaries of a whole stack under one policy.
-
-    ``layers`` are runs of equal unbound layers, (count, layer), in order; ``norm`` are the
-    functions that read the final norm's input, one per column, and ``norm_resume`` how they are
-    reached from other forms of the stream. ``norm_empty`` are called in their place on a rank that
-    leaves the stack without rows: None where ``norm`` does not communicate, else a function that
-    does the same without the norm, or the same function.
-    """
-
-    layers: tuple[tuple[int, LayerT], ...]
-    norm: tuple[Prepare, ...]
-    norm_resume: Resumes = ()
-    norm_empty: tuple[Prepare | None, ...] = ()
-
-    @property
-    def depth(self) -> int:
-        """Number of layers."""
-        return sum(count for count, _ in self.layers)
-
-    def layer(self, index: int) -> LayerT:
-        """The layer at ``index``, which must be in 0..depth - 1."""
-        for count, layer in self.layers:
-            if index < count:
-                return layer
-            index -= count
-        raise IndexError(f"the stack has {self.depth} layers")
-
-    def stages_before(self, index: int) -> int:
-        """Number of stages in the layers before the one at ``index``; of all stages at `depth`."""
-        stages = 0
-        for count, layer in self.layers:
-            stages += min(count, index) * len(_stages(layer))
-            index -= min(count, index)
-        return stages
-
-    def resumes_at(self, index: int) -> Resumes:
-        """How the first boundary behind the layers before ``index`` is crossed from other forms."""
-        for following in range(index, self.depth):
-            layer = self.layer(following)
-            for name in _stages(layer):
-                found: Resumes = getattr(layer, name).resumes
-                return found
-        return self.norm_resume
-
-    def placed(self, index: int, entrance: Entrance | None = None) -> LayerT:
-        """The layer at ``index``, whose boundaries know where in the stack they are.
-
-        ``entrance`` is for the first of them.
-        """
-        layer, first = self.layer(index), self.stages_before(index)
-        boundaries = {
-            name: getattr(layer, name).placed(
-                Position(at, f"`{name}` of layer {index}"), entrance if at == first else None
-            )
-            for at, name in enumerate(_stages(layer), first)
-        }
-        return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
-
-    def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
-        """What ends a stack in column ``plan`` on a rank that has no rows there.
-
-        Without ``norm_empty`` only a complete output without rows is known to need nothing.
-        """
-        if self.norm_empty:
-            return self.norm_empty[plan] or _take_nothing
-        if isinstance(hidden, Tensor) and hidden.shape[0] == 0:
-            return _take_nothing
-        return self.norm[plan]
-
-
-def _stages(layer: object) -> tuple[str, ...]:
-    """The stages of a layer in their order; a layer class that is not generated has none."""
-    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
-
-
-def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
-    """The output of a rank without rows, on which no norm runs."""
-    stream = batch.stream
-    stream.residual = stream.residual[:0]
-    return stream.take(hidden)[:0]
 
 
 class Stack(Generic[GroupsT, RowsT, LayerT]):
@@ -233,7 +147,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
     file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
-    may stop between layers.
+    may stop between layers, ``overlaps`` whether batches may be split, ``travels`` which captures
+    go on to later pipeline stages.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -244,6 +159,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     captures: tuple[str, ...] = ()
     entry: Embeddings = "complete"
     segments: bool = False
+    overlaps: bool = False
+    travels: tuple[Travelling, ...] = ()
     stack_name: str = ""
     topology: str = ""
 
@@ -282,13 +199,9 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._stop = table.stages_before(layers.stop)
         self._batches = BatchBuilder(
-            self.mesh,
-            self.rank,
-            self.columns,
-            self.groups,
-            type(self).rows_type,
-            self.entry,
+            *(self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry),
             segments=self.segments,
+            overlaps=self.overlaps,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:
@@ -374,6 +287,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     written = staticmethod(access.written)
     snapshot = staticmethod(access.snapshot)
     add_to_output = staticmethod(access.add_to_output)
+    merge = staticmethod(overlap.merge)
 
     def take_output(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> Tensor:
         """Ends the stream of a stack whose output is already written, and returns that output.
@@ -398,6 +312,18 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             self._check.compare("a forward", {"plan": batch.plan, **batch.facts.stated()})
         batch.start(self.captures, self._first)
 
+    def split(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        children: Sequence[Batch[GroupsT, RowsT]],
+    ) -> tuple[Tensor, Tensor]:
+        """What each of the two ``children`` goes on with, in a stream of its own; see `overlap`."""
+        if self._check is not None:
+            stated = {f"of child {at}": child.facts.stated() for at, child in enumerate(children)}
+            self._check.compare("a split", stated)
+        return overlap.split(hidden, batch, children)
+
     def to_pp(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> dict[str, Tensor]:
         """What the ranks that run the next layers go on with; the batch's stream ends here.
 
@@ -409,13 +335,16 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         BoundaryError where ``hidden`` is another object or not the end of this rank's layers.
         """
         transfer = self._outgoing(batch)
+        kept = pipeline.captured_parts(transfer, self.travels, self._stop)
         if batch.stream.at not in (ANY, self._stop):
             raise BoundaryError(
                 "to_pp follows the last stage of this rank's layers; run all of them"
             )
+        batch.stream.check(hidden)
+        captures = pipeline.captures_sent(kept, batch)
         tensors = pipeline.sent(transfer, hidden, batch)
         batch.release()
-        return tensors
+        return tensors | captures
 
     def from_pp(
         self, tensors: Mapping[str, Tensor], batch: Batch[GroupsT, RowsT]
@@ -425,8 +354,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         It takes the place of `start`. BoundaryError for tensors that are not a payload of this cut.
         """
         transfer = self._incoming(batch)
+        kept = pipeline.captured_parts(transfer, self.travels, self._first)
         self.start(batch)
-        hidden = pipeline.received(transfer, tensors, batch)
+        rest = pipeline.captures_received(kept, tensors, batch)
+        hidden = pipeline.received(transfer, rest, batch)
         batch.stream.at = self._first
         return hidden
 
@@ -437,7 +368,9 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         completed, folded or wrote travels under other names.
         """
         transfer = self._incoming(batch) if incoming else self._outgoing(batch)
-        return pipeline.described(transfer.forms[0], batch)
+        before = self._first if incoming else self._stop
+        kept = pipeline.captured_parts(transfer, self.travels, before)
+        return pipeline.described((*transfer.forms[0], *kept), batch)
 
     def _outgoing(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
         if self.layers.stop == self._table.depth:

@@ -51,6 +51,7 @@ class Form(Enum):
     COMPLETED = "completed"  # its sum was finished early, the update is still pending
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
+    HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -291,19 +292,21 @@ class ResidualStream:
         self.beside[stage] = handle, value
         return handle
 
-    def merged(self, *outputs: tuple[BranchOutput, str]) -> tuple[Tensor, ...]:
-        """What is behind the handles of the stages that are named, all of them, once.
+    def merged(
+        self, branch: tuple[BranchOutput, str], beside: tuple[BranchOutput, str]
+    ) -> tuple[Tensor, Tensor]:
+        """The outputs behind two handles, each with the stage that it must be of; both once.
 
-        BoundaryError, and none is taken, where a handle is another object or its stage has no
+        BoundaryError, and neither is taken, where a handle is another object or its stage has no
         output that waits.
         """
-        for handle, stage in outputs:
+        for handle, stage in (branch, beside):
             if stage not in self.beside or self.beside[stage][0] is not handle:
                 raise BoundaryError(
                     "merge_branch takes the last output of the branch and then the output beside "
                     f"it, once; this is no output of `{stage}` that waits to be merged"
                 )
-        return tuple(self.beside.pop(stage)[1] for _, stage in outputs)
+        return self.beside.pop(branch[1])[1], self.beside.pop(beside[1])[1]
 
     def replace(self, value: Tensor, form: Form) -> Tensor:
         """Changes the pending contribution in place; the model gets the new one, the old is gone.

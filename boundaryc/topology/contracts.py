@@ -100,13 +100,14 @@ def contracts(
     return _dense(spec, mesh, demands)
 
 
-def may_defer(stage: Stage, consumer: Stage | None, mesh: Mesh) -> bool:
+def may_defer(stage: Stage, consumer: Stage | None, mesh: Mesh, *, lora: bool = False) -> bool:
     """Whether the sum that ``stage`` owes may be left to its consumer.
 
     A local tail is added after the sum, so compute must see the sum. Between two mixers the sum
-    is completed at the exit where attention is data parallel.
+    is completed at the exit where attention is data parallel. With ``lora`` an FFN keeps its sum,
+    as an adapter adds to its output.
     """
-    if stage.reduction == "local_tail":
+    if stage.reduction == "local_tail" or not stage.defer or (lora and stage.kind == "ffn"):
         return False
     mixers = stage.kind == "mixer" and consumer is not None and consumer.kind != "ffn"
     return not (mixers and mesh.mask("attn_dp"))

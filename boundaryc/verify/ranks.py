@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.language.model import Stage
 from boundaryc.operations import transform_operation
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.ops import QuantizedAllReduce
@@ -34,13 +35,20 @@ class MismatchError(Exception):
 
 
 class RankProgram:
-    """One rank's forward: every input, every residual and the output are compared on the way."""
+    """One rank's forward: every input, every residual and the output are compared on the way.
+
+    ``without_exits``: FFNs sum by themselves and end in ``postprocess``, as in two-batch overlap.
+    """
+
+    without_exits = False
 
     def __init__(self, scene: Scene, groups: SimulatedGroups) -> None:
         self.scene, self.rank = scene, groups.rank
         self._pipeline = Pipeline(scene, groups)
         self.stack = self._pipeline.stack(0)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
+        self._groups = groups
+        self.hidden: Any = None  # what the last stage left; in the end the stack's output
         self.error = 0.0
         self._captured: list[tuple[Tensor, Tensor]] = []
         self._crossed = _crossings(scene)
@@ -48,20 +56,34 @@ class RankProgram:
 
     def forward(self) -> float:
         """Runs the whole stack; returns the largest error. MismatchError where it is too large."""
-        plan = self.scene.subject.plan
+        for _ in self.stages():
+            pass
+        return self.error
+
+    def stages(self) -> Iterator[None]:
+        """Runs the whole stack; others may run after every stage."""
         self.stack.start(self.batch)
-        hidden: Any = self._embed()
-        for index, edges in enumerate(plan.graph.walk):
+        self.hidden = self._embed()
+        yield from self.run(range(len(self.scene.subject.plan.graph.walk)))
+        self.end()
+
+    def run(self, layers: range) -> Iterator[None]:
+        """Runs some layers from what the one before them left; others may run after every stage."""
+        for index in layers:
             if index in self.scene.cell.cuts:
-                hidden = self._cross(index, hidden)
+                self.hidden = self._cross(index, self.hidden)
             layer = self._bind(index)
-            for edge in edges:
-                hidden = self._stage(Place(index, edge.consumer), edge, layer, hidden)
-        self._end(hidden)
+            for edge in self.scene.subject.plan.graph.walk[index]:
+                place = Place(index, edge.consumer)
+                self.hidden = self._stage(place, edge, layer, self.hidden)
+                yield
+
+    def end(self) -> None:
+        """Leaves the stack; what was captured must not have changed by then."""
+        self._end(self.hidden)
         for value, copy in self._captured:
             if not torch.equal(value, copy):
                 raise MismatchError("a capture was written after it was taken")
-        return self.error
 
     def _cross(self, index: int, hidden: Any) -> Any:
         """Hands the stream over to the ranks that run the layers from ``index`` on."""
@@ -71,6 +93,7 @@ class RankProgram:
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
         out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
+        self.hidden = out
         rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
         held = self.scene.held(self.rank, rows)
         self._compare("the final norm", out, held, self.scene.reference.output)
@@ -143,7 +166,11 @@ class RankProgram:
         else:
             given = self._enter(place, edge, boundary, hidden)
         self._check_captures(place, edge)
+        if self.scene.subject.plan.stack.stage(place.stage).latent_input:
+            given, latent = given
+            self._check_latent(place, latent, self._following(edge))
         held = self.scene.held(self.rank, goal.rows, by_token=goal.by_token)
+        self._check_published(place, held)
         x = self._read(place, given, held)
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
@@ -171,6 +198,9 @@ class RankProgram:
             self._bring(place, y, following, terms)
             leave = boundary.branch_output if merges else boundary.finish
             return self._left(place, leave(y, self.batch, **terms))
+        if stage.kind == "ffn" and self.without_exits:
+            y = self._alone(place, stage, x, following)
+            return boundary.postprocess(y, self.batch, **terms)  # its sum never travels quantised
         with boundary.exit(self.batch) as exit_:
             if stage.kind == "ffn":
                 y = self._feed_forward(place, x, following)
@@ -222,6 +252,35 @@ class RankProgram:
             raise MismatchError(f"{place}: output: {wrong}")
         output[held.positions] = expected
         return output
+
+    def _alone(self, place: Place, stage: Stage, x: Tensor, following: Boundary) -> Tensor:
+        """The whole output of an FFN that runs without an exit, and so sums by itself."""
+        y, owes = self._feed_forward(place, x, following), following.start.owes
+        if owes:
+            mesh = self.scene.topology.mesh
+            y = self._groups.collective(self.stack.mesh, mesh.names(owes)).all_reduce(y)
+        if stage.reduction == "local_tail":
+            y = y + self.scene.subject.fixture.tail(place, x)
+        return scattered(y)
+
+    def _check_latent(self, place: Place, latent: Tensor, following: Boundary) -> None:
+        """That the latent of an input lies on all rows for which attention returns its output."""
+        start = following.start
+        held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
+        expected = qkv_latent(self.scene.reference.inputs[place], self.batch)
+        self._compare(f"{place}: latent", latent, held, expected)
+
+    def _check_published(self, place: Place, held: Held) -> None:
+        """That the batch says which tokens a stage computes on, where its stack has LoRA."""
+        expected = torch.full((held.count,), -1)
+        expected[held.positions] = held.tokens
+        published = self.batch.lora_rows
+        if not self.scene.subject.plan.stack.lora:
+            right = published is None
+        else:
+            right = published is not None and torch.equal(published, expected)
+        if not right:
+            raise MismatchError(f"{place}: published rows {published}, must be {expected}")
 
     def _read(self, place: Place, given: Any, held: Held) -> Tensor:
         """What the stage computes on, float64, from what it was given, which is compared.
@@ -337,6 +396,11 @@ def _spoil(given: Tensor | tuple[Tensor, ...], residual: Tensor) -> None:
             x.fill_(float("nan") if x.is_floating_point() else 85)
 
 
+def qkv_latent(x: Tensor, batch: object) -> Tensor:
+    """What stands for a model's latent of the rows x [rows, width]: [rows, 5]."""
+    return torch.sin(x[:, :5] + x[:, -5:])
+
+
 def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
     """What ``layer.bind`` takes for one stage.
 
@@ -356,4 +420,6 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
         argument: Parameter(params[name]) for argument, name in named.items()
     }
     scales = declared.quantize.params if declared.quantize else ()
+    if declared.latent_input:
+        bound[f"{stage}_qkv_latent"] = qkv_latent
     return bound | {f"{stage}_{name}": ScaleParameter(params[name]) for name in scales}

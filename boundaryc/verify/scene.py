@@ -73,7 +73,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything the ranks of one cell share; ``deeds``: what the model does between stages."""
+    """Everything the ranks of one cell share; ``deeds``: what the model does between stages.
+
+    ``requests`` are the lengths of all requests where a DP group has several, else None.
+    """
 
     subject: Subject
     cell: Cell
@@ -82,6 +85,7 @@ class Scene:
     tokens: Tensor
     reference: Reference
     deeds: Deeds | None = None
+    requests: tuple[int, ...] | None = None
 
     @cached_property
     def column(self) -> int:
@@ -134,7 +138,7 @@ class Scene:
     @cached_property
     def mixed(self) -> dict[Place, Tensor]:
         """What attention sees of every token, for ranks that hold only part of a request."""
-        lengths = list(self.cell.rows)
+        lengths = list(self.requests or self.cell.rows)
         return {
             place: torch.cat([mix(part) for part in x.split(lengths)])
             for place, x in self.reference.inputs.items()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.emit.compiled import DRAFTS, MOE, ROOT, WIDE, family
 from tests.verify.subjects import compiled as in_memory
+from tests.verify.test_branch_cells import BASES
 from tests.verify.test_operations import STACKS, text
 
 
@@ -20,6 +21,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
+    trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():
         for name, content in files.items():
             path = folder / stack / name

@@ -11,16 +11,14 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from boundaryc.language import FORMATS, BoundarycError, Diagnostic, canonical, loads, render
 from boundaryc.language.codes import CODES
 from boundaryc.language.lint import lint
-from boundaryc.language.planned import PLANNED
 from tests.language.hang import SECONDS, no_hang
-from tests.language.opened import NAMED
 
 ROOT = Path(__file__).parents[2]
 CONSTRUCTS = ROOT / "tests" / "fixtures" / "language" / "constructs.yaml"
@@ -172,17 +170,10 @@ def mutated(rng: random.Random, texts: list[str]) -> str:
 def examine(text: str) -> tuple[Diagnostic, ...]:
     """Everything that is done with a file before planning. Empty for a stack.
 
-    Also what will be done with it once more of the language is built.
     Raises AssertionError where a diagnostic is not what it should be.
     """
-    found = _examine(text, PLANNED)
-    _examine(text, NAMED)
-    return found
-
-
-def _examine(text: str, planned: Collection[str]) -> tuple[Diagnostic, ...]:
     try:
-        stack = loads(text, "stack.yaml", planned=planned)
+        stack = loads(text, "stack.yaml")
     except BoundarycError as caught:
         found = caught.diagnostics
         assert found

@@ -18,7 +18,6 @@ from boundaryc.language import (
     loads,
 )
 from boundaryc.language.lint import lint
-from tests.language.opened import opened
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 BASE = (FIXTURES / "base.yaml").read_text(encoding="utf-8")
@@ -27,18 +26,19 @@ NONE: frozenset[str] = frozenset()
 
 
 def _draft(name: str) -> Stack:
-    (found,) = [draft for draft in opened(ALL).drafts if draft.name == name]
+    (found,) = [draft for draft in loads(ALL).drafts if draft.name == name]
     return found
 
 
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
-    stages = {stage.name: stage for stage in opened(ALL).stages}
+    stages = {stage.name: stage for stage in loads(ALL).stages}
     assert list(stages) == ["mamba", "attention", "mlp", "gated", "experts", "tail", "plain"]
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
         needs_every_row=frozenset({"attn_tp", "attn_cp"}),
         additive=(Additive("skip", "rank0"),),
+        defer=False,
     )
     assert stages["attention"] == Stage(
         *("attention", "attention", False, "partial", "norm", "scaled_add"),
@@ -46,10 +46,12 @@ def test_stages() -> None:
         transform=Transform("norm", None, False),
         before_gather=frozenset({"attn_dp"}),
         post_addition=True,
+        latent_input=True,
         additive=(Additive("bias", "rank0"), Additive("sink", "divided")),
     )
     assert stages["gated"] == Stage(
-        *("gated", "attention", False, "scoped", "norm", "add"), post_addition=True
+        *("gated", "attention", False, "scoped", "norm", "add"),
+        post_addition=True,
     )
     assert stages["mlp"] == Stage(
         *("mlp", "ffn", False, "scoped", "norm", "add"),
@@ -91,7 +93,7 @@ def test_a_plain_stage_uses_none_of_it() -> None:
 )
 def test_every_quantisation(text: str, expected: Quantize) -> None:
     """The formats and scales that go together, also with a raw read."""
-    found = opened(
+    found = loads(
         BASE.replace("64", "384").replace(
             "mlp: {kind: ffn", f"mlp: {{kind: ffn, read: raw, quantize: {{format: {text}}}"
         )
@@ -101,26 +103,26 @@ def test_every_quantisation(text: str, expected: Quantize) -> None:
 
 def test_layers_may_be_empty() -> None:
     """In a pattern, in `at`, and as the default."""
-    assert opened(ALL).layers[2] == ()
+    assert loads(ALL).layers[2] == ()
     text = BASE.replace("{0: [", "{2-3: [], 0: [")
-    assert [bool(layer) for layer in opened(text).layers] == [True, True, False, False]
+    assert [bool(layer) for layer in loads(text).layers] == [True, True, False, False]
     text = BASE.replace("default: [attention, experts]", "default: []").replace(
         "0: [attention, mlp]", "1: [mlp, attention], 3: [experts]"
     )
-    assert opened(text).layers == ((), ("mlp", "attention"), (), ("experts",))
+    assert loads(text).layers == ((), ("mlp", "attention"), (), ("experts",))
 
 
 def test_captures() -> None:
     """By name, layers ascending, ranges with both ends; the producer's rows by default."""
-    assert opened(ALL).captures == (
-        Capture("eagle3", (1, 4, 5), "after", "producer"),
+    assert loads(ALL).captures == (
+        Capture("eagle3", (1, 4, 5), "after", "producer", travels=True),
         Capture("probe", (0, 2), "before", "input"),
     )
 
 
 def test_a_draft_inherits_what_it_does_not_say() -> None:
     """And has nothing that it does not use."""
-    target, draft = opened(ALL), _draft("demo_nextn")
+    target, draft = loads(ALL), _draft("demo_nextn")
     assert [stack.name for stack in target.drafts] == ["demo_mtp", "demo_nextn"]
     assert draft.layers == (("attention", "light"), ())
     assert draft.stages == (
@@ -140,7 +142,7 @@ def test_a_draft_puts_a_stage_in_place_of_the_stacks() -> None:
     """The whole entry: nothing of the replaced one is left, and the stack keeps its own."""
     draft = _draft("demo_mtp")
     assert draft.stage("experts") == Stage("experts", "ffn", False, "scoped", "raw", "add")
-    assert opened(ALL).stage("experts").sparse
+    assert loads(ALL).stage("experts").sparse
     assert (draft.entry, draft.policy_auto, draft.operations) == ("complete", "rsv", ())
 
 
@@ -149,7 +151,7 @@ def test_a_sparse_stage_of_a_draft_uses_moe() -> None:
     text = BASE.replace("  experts: {kind: ffn, sparse: true}\n", "").replace("experts]", "mlp]")
     text = text.replace(", at: {0: [attention, mlp]}", "")
     drafts = "drafts: {d: {layers: {count: 1, default: [moe]}, stages: {moe: {kind: ffn, X}}}}\n"
-    assert opened(text + drafts.replace("X", "sparse: true")).drafts[0].stage("moe").sparse
+    assert loads(text + drafts.replace("X", "sparse: true")).drafts[0].stage("moe").sparse
 
 
 def test_places_in_a_draft() -> None:
@@ -171,9 +173,9 @@ def test_places_in_a_draft() -> None:
     assert row(mtp, "stages.experts") == "stages"
     assert row(mtp, "stages.experts.quantize.scale") == "stages"  # not the replaced one's
     assert row(mtp, "topologies.tp4_dp2.moe") == "tp4_dp2"
-    assert mtp.span("layers") != opened(ALL).span("layers")
-    assert row(opened(ALL), "captures.eagle3.after.0") == "eagle3"
-    assert row(opened(ALL), "stages.attention.additive.bias") == "additive"
+    assert mtp.span("layers") != loads(ALL).span("layers")
+    assert row(loads(ALL), "captures.eagle3.after.0") == "eagle3"
+    assert row(loads(ALL), "stages.attention.additive.bias") == "additive"
 
 
 SAME = {
@@ -182,7 +184,7 @@ SAME = {
     "order of axes": ("[attn_tp, attn_cp]", "[attn_cp, attn_tp]"),
     "defaults": ("scale: token}", "scale: token, keep: false}, post_addition: false"),
     "number": ("{scale: 2}", "{scale: 2.0}"),
-    "rows": ("1]}", "1], rows: producer}"),
+    "rows": ("1], travels", "1], rows: producer, travels"),
     "entry": ("  mtp:\n", "  mtp:\n    entry: complete\n    policy: {auto: rsv}\n"),
 }
 
@@ -193,7 +195,7 @@ def test_canonical_ignores_what_has_no_meaning(old: str, new: str) -> None:
     if old == "scale: token}":
         new = new.replace(", post_addition: false", "")
     assert old in ALL
-    assert canonical(opened(ALL.replace(old, new, 1), "other.yaml")) == canonical(opened(ALL))
+    assert canonical(loads(ALL.replace(old, new, 1), "other.yaml")) == canonical(loads(ALL))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_canonical_sees_what_has_meaning(old: str, new: str) -> None:
     assert old in ALL
     changed = ALL.replace(old, new, 1)
     assert changed.startswith("boundaryc")
-    assert canonical(opened(changed)) != canonical(opened(ALL))
+    assert canonical(loads(changed)) != canonical(loads(ALL))
 
 
 def test_canonical_of_a_stack_without_them_knows_nothing_of_them() -> None:
@@ -254,8 +256,8 @@ def test_canonical_of_a_stack_without_them_knows_nothing_of_them() -> None:
 
 def test_canonical_of_a_draft_is_part_of_its_stacks() -> None:
     """A draft has a text of its own, which the one of its stack contains."""
-    whole = json.loads(canonical(opened(ALL)))
-    assert [json.loads(canonical(draft)) for draft in opened(ALL).drafts] == whole["drafts"]
+    whole = json.loads(canonical(loads(ALL)))
+    assert [json.loads(canonical(draft)) for draft in loads(ALL).drafts] == whole["drafts"]
 
 
 @pytest.mark.parametrize(
@@ -272,9 +274,9 @@ def test_canonical_of_a_draft_is_part_of_its_stacks() -> None:
 def test_lint(old: str, new: str, expected: tuple[str, str]) -> None:
     """Second spellings and axes that no topology has."""
     text = ALL.replace(", attn_cp]", "]")
-    assert lint(opened(text), text) == ()
+    assert lint(loads(text), text) == ()
     changed = text.replace(old, new)
-    (found,) = lint(opened(changed), changed)
+    (found,) = lint(loads(changed), changed)
     assert (found.code, found.message) == expected
     assert found.span is not None
     assert found.span.start.line > 1

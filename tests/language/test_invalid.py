@@ -14,7 +14,6 @@ import pytest
 
 from boundaryc.language import BoundarycError, loads
 from boundaryc.language.planned import PLANNED
-from tests.language.opened import CONSTRUCTS, NAMED, opened
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 BASE = (FIXTURES / "base.yaml").read_text(encoding="utf-8")
@@ -159,7 +158,7 @@ def test_constructs_are_checked_in_full(case: Case) -> None:
     text, places = _places(_edited(case.edits, ALL))
 
     with pytest.raises(BoundarycError) as caught:
-        opened(text)
+        loads(text, "demo.yaml")
 
     _check(case, caught.value, places)
 
@@ -259,19 +258,6 @@ def test_planned_constructs_are_rejected_by_name(construct: str) -> None:
     }
     assert all(item.help.startswith("leave it out; docs/language.md") for item in found)
     assert [(i.span.start.line, i.span.start.column) for i in found if i.span] == places
-
-
-@pytest.mark.parametrize("construct", [name for name in PLANNED if name in CONSTRUCTS])
-def test_one_closed_construct_is_rejected_where_all_others_are_built(construct: str) -> None:
-    """In a file that has them all; nothing but its own line in the table keeps it closed."""
-    with pytest.raises(BoundarycError) as caught:
-        loads(ALL, planned=NAMED | {construct})
-    words = {re.split("[.=]", place)[-1] for place in PLANNED[construct]} or {construct}
-    assert caught.value.diagnostics
-    for item in caught.value.diagnostics:
-        assert item.code == "BC301"
-        assert item.message.removesuffix(": not yet supported") in words
-    assert opened(ALL).name == "demo"
 
 
 def test_a_planned_word_is_suggested_but_not_listed() -> None:

@@ -12,12 +12,11 @@ import pytest
 from boundaryc.language import loads
 from boundaryc.language.explain import base, complete, explanation
 from boundaryc.language.json_schema import SCHEMAS, diagnostics_schema, schema, schema_text
-from boundaryc.language.planned import PLANNED, Gates
+from boundaryc.language.planned import PLANNED
 from boundaryc.language.reader import read
 from boundaryc.language.renderers import render
 from tests.language.derived import NOT_YAML, ROOT, SAMPLE, failing
 from tests.language.json_check import problems
-from tests.language.opened import CONSTRUCTS, NAMED
 from tests.language.test_invalid import CASES, FIXTURES, Case, _edited, _places
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/stack.yaml"))
@@ -63,17 +62,16 @@ def test_no_leftovers_of_the_models() -> None:
         assert not word or not part or word not in json.dumps(part["properties"].get(key))
 
 
-@pytest.mark.parametrize("closed", [frozenset(PLANNED), NAMED], ids=["shipped", "opened"])
-def test_every_definition_is_used(closed: frozenset[str]) -> None:
+def test_every_definition_is_used() -> None:
     """What only a construct that is not offered needs is not there either."""
-    found = schema(Gates(closed))
+    found = schema()
     used = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(found)))
     assert used == set(found["$defs"])
 
 
-def test_opened_constructs_are_offered() -> None:
-    """Every field of what is read in full has a description, and its file satisfies the schema."""
-    full = schema(Gates(NAMED))
+def test_built_constructs_are_offered() -> None:
+    """Every field has a description, and its file satisfies the schema."""
+    full = schema()
     assert all(field.get("description") for field in _fields(full))
     assert "anyOf" not in json.dumps(full)
     assert {"Capture", "Draft", "Quantize", "Scale", "ScaledAdd"} <= set(full["$defs"])
@@ -94,15 +92,6 @@ def test_opened_constructs_are_offered() -> None:
             place = place[part]
         place[path[-1]] = value
         assert list(problems(wrong, full, full)), path
-
-
-def test_each_gate_hides_its_construct() -> None:
-    """With one construct closed, and only that, the file that has them all is underlined."""
-    data = read((FIXTURES / "constructs.yaml").read_text(encoding="utf-8"), "m").root.plain()
-    for construct in CONSTRUCTS:
-        one = schema(Gates(NAMED | ({construct} & set(PLANNED))))
-        visible = bool(PLANNED.get(construct))  # the others are beyond a schema
-        assert bool(list(problems(data, one, one))) == visible, construct
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

@@ -167,3 +167,24 @@ def test_take_and_place() -> None:
     assert Members((2, 0, 3), 1).place(rows[:0]).equal(torch.zeros(5, 2))
     with pytest.raises(ValueError, match="member 3 is not one of 3"):
         Members((1, 1, 1), 3)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_tokens_of_rows_are_those_of_their_leaves(mesh: Mesh) -> None:
+    """For every rank and rows: which tokens, counted through the groups, and where the pads are."""
+    for real, padded in (((5, 0, 3, 1), (7, 0, 3, 4)), ((4, 4, 4, 4), (4, 4, 4, 4))):
+        groups = mesh.extent("attn_dp")
+        real, padded = real[:groups], padded[:groups]
+        leaves = leaf_counts(mesh, padded)
+        places = tokens_by_rank(mesh, padded)
+        numbers: list[int] = []
+        for count, rows in zip(real, padded, strict=True):
+            first = sum(number >= 0 for number in numbers)
+            numbers += [*range(first, first + count), *[-1] * (rows - count)]
+        ordered = sorted(place for leaf in places for place in leaf)
+        number_of = dict(zip(ordered, numbers, strict=True))
+        for rank, rows_on in product(range(mesh.size), subsets(mesh.names)):
+            whole = tuple(name for name in mesh.names if name not in rows_on)
+            held = [number_of[at] for one in mesh.members(rank, whole) for at in places[one]]
+            cut = Cut(Cutter(mesh, rank), leaves, None, real)
+            assert cut.tokens(rows=rows_on).tolist() == held

@@ -17,9 +17,11 @@ from boundaryc.plan.judge import declarations
 from boundaryc.plan.provenance import check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+from boundaryc.topology.contracts import CONTEXT_PARALLEL
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.matrix import Selection, matrix
 from boundaryc.verify.modules import forget, import_package
+from boundaryc.verify.overlap import overlapped
 from boundaryc.verify.run import Prover
 from tests.verify.random_texts import Case, cases
 
@@ -78,8 +80,20 @@ def _judge_plan(plan: StackPlan, case: Case, draw: random.Random, tally: Tally) 
             if outcome.failure is not None:
                 raise WrongError(f"{cell}: {outcome.failure}")
             tally.cells += 1
+            if plan.stack.two_batch and cell.variant != CONTEXT_PARALLEL:
+                _overlap(prover, cell, draw)
     finally:
         forget(package)
+
+
+def _overlap(prover: Prover, cell: Cell, draw: random.Random) -> None:
+    """The same cell in two halves, whose FFNs run with or without exits."""
+    first = tuple(draw.randint(0, rows) for rows in cell.rows)
+    without_exits, schedule = draw.random() < 0.7, draw.randrange(1 << 30)
+    try:
+        overlapped(prover, cell, first, without_exits=without_exits, schedule=schedule)
+    except Exception as error:
+        raise WrongError(f"{cell} in halves, the first {first}: {error}") from error
 
 
 def _first_code(error: BoundarycError, case: Case) -> str:

@@ -99,8 +99,16 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
+        *_pipeline(draw, len(layers)),
+        *([] if beside else _switches(draw)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
+
+
+def _switches(draw: Draw) -> list[str]:
+    """Two-batch overlap and LoRA, which are not for a stack with a branch."""
+    switches = ("overlap: {two_batch: true}", "lora: true")
+    return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
 def _branch_stages(
@@ -126,6 +134,14 @@ def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
     words = [f"beside: {draw(st.sampled_from(used))}", f"stages: [{', '.join(beside)}]"]
     words += [f"merges_sum: {draw(st.sampled_from(('allow', 'never')))}"]
     return [f"branch: {{{', '.join(words)}}}"]
+
+
+def _pipeline(draw: Draw, layers: int) -> list[str]:
+    """In one case of three a stack that may be cut; seldom one that has no place for a cut."""
+    if draw(st.integers(0, 2)) != 1 or (layers < 2 and not _rarely(draw)):
+        return []
+    payload = draw(st.sampled_from(("partial", "complete")))
+    return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:
@@ -163,8 +179,12 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     own_read = any(f"read: {name}" in words for name in OPERATIONS)
     if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
         words.append(f"quantize: {_quantization(draw, width)}")
+    elif kind == "attention" and draw(st.integers(0, 3)) == 2:
+        words.append("latent_input: true")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
+    elif kind != "attention" and draw(st.integers(0, 3)) == 2:
+        words.append(f"defer: {draw(st.sampled_from(('true', 'false')))}")
     if draw(st.integers(0, 3)) == 2:
         words.append(_additive(draw, kind))
     return f"{{{', '.join(words)}}}"
@@ -271,6 +291,8 @@ def _topology(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
         variants -= {"input_scattered"} if a2a else set()
     if draw(st.integers(0, 3)) == 2:
         words.append("link: {latency_us: 0.001, bandwidth_gb_s: 1}")
+    if draw(st.integers(0, 3)) == 2:
+        words.append("variable_scatter: false")
     return words, variants
 
 

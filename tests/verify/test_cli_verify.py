@@ -171,12 +171,14 @@ def test_what_is_not_compiled_says_how(project: Path, capsys: pytest.CaptureFixt
     assert "run: boundaryc compile stack.yaml --out 'other place'" in capsys.readouterr().err
 
 
-def test_every_cell_has_options_that_select_it_alone() -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_every_cell_has_options_that_select_it_alone(cut: bool) -> None:
     from boundaryc.cli.verify import _cell_words, _selection
 
     wide = STACK.replace("hidden_size: 64", "hidden_size: 4096")  # size of batch matters there
     wide = wide.replace("{kind: attention}", "{kind: attention, quantized_sum: int8}")
-    plan = plan_stack(loads(wide.replace("count: 1", "count: 4")))
+    wide = wide.replace("count: 1", "count: 4") + "pipeline: {payload: partial}\n" * cut
+    plan = plan_stack(loads(wide))
     every = list(matrix(plan, Selection()))
     assert {cell.entry for cell in every} == {"complete", "partial"}
     assert {cell.many for cell in every} == {False, True}
@@ -193,13 +195,33 @@ def test_every_cell_has_options_that_select_it_alone() -> None:
         "--mode": "modes",
     }
     for cell in (*every[::17], *[cell for cell in every if cell.many][::17]):
-        words = _cell_words(cell)
+        words = _cell_words(cell, can_cut=cut)
         given = dict(zip(words[::2], words[1::2], strict=True))
         chosen: dict[str, object] = {
             key: (given[name],) if name in given else () for name, key in names.items()
         }
-        selection = _selection({**chosen, "batches": (), "rows": given["--rows"]})
+        more = {"batches": (), "rows": given["--rows"], "cut": given.get("--cut")}
+        selection = _selection({**chosen, **more})
         assert list(matrix(plan, selection)) == [cell]
+
+
+def test_a_stack_is_cut_where_it_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the named layers, or not at all; what is no place for a cut is refused."""
+    text = (project / "stack.yaml").read_text().replace("count: 1", "count: 3")
+    (project / "stack.yaml").write_text(text + "pipeline: {payload: complete}\n")
+    assert main(["compile", "stack.yaml", "--out", "made"]) == 0
+    words = ["--out", "made", "--topology", "tp2_cp2", "--variant", "ordinary", "--policy", "ar"]
+    words += ["--padding", "sum_len", "--batches", "even", "--size", "few"]
+    capsys.readouterr()
+
+    for cut, cells in (("1,2", 1), ("none", 1), ("2", 1)):
+        assert verify(*words, "--cut", cut) == 0
+        assert f"{cells} of {cells} cells hold" in capsys.readouterr().err
+    assert verify(*words) == 0
+    assert "2 of 2 cells hold" in capsys.readouterr().err
+    for cut, why in (("0", "0 are not layers before which"), ("x", "--cut takes layers, as in")):
+        assert verify(*words, "--cut", cut) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_a_failing_cell_is_rerun_by_the_line_it_shows(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from boundaryc.language import loads
 from boundaryc.verify.cells import Cell
 from tests.gloo.pool import shared_pool
 from tests.verify.test_operations import STACKS, text
+from tests.verify.test_pipeline import PAYLOADS
 
 TOPOLOGIES = "topologies: {tp4: {tp: 4}, tp4_dp2: {tp: 4, attn_dp: 2}}\n"
 CELLS = tuple(
@@ -44,3 +46,27 @@ def test_real_ranks_agree_with_the_oracle(name: str) -> None:
         groups = [results[rank][place][1] for rank in range(4)]
         assert all(census == groups[0] for census in groups), str(cell)
         assert max(results[rank][place][0] for rank in range(4)) < 1e-12
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("name", ["mixers", "tails", "updates"])
+def test_two_pipeline_stages_of_real_ranks(name: str, payload: str) -> None:
+    """Two ranks hand over to two others, before each layer; empty ranks too."""
+    topologies = "topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}}\n"
+    stack = text(name, topologies)
+    stack = stack.replace("context_parallel, ", "").replace(", context_parallel]", "]")
+    stack += f"pipeline: {{payload: {payload}}}\n"
+    count = len(loads(stack).layers)
+    cells = [
+        Cell(topology, variant, policy, "sum_len", rows, cuts=(cut,))
+        for cut in range(1, count)
+        for topology, variant, policy, rows in (
+            ("tp2", "ordinary", "rs+rsv", (3,)),
+            ("tp2", "sequence_parallel", "ar", (5,)),
+            ("tp2_dp2", "ordinary", "rsv", (3, 0)),
+        )
+    ]
+
+    results = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
+
+    assert all(error < 1e-12 for errors in results for error in errors)

@@ -64,8 +64,8 @@ FAULTS = (
         "output-changed-after-finish",
         "The model scales what a boundary handed out.",
         RANKS,
-        "        return self._left(place, exit_.finish(y))",
-        "        return self._left(place, exit_.finish(y)) * 1",
+        "else exit_.finish(y))",
+        "else exit_.finish(y)) * 1",
         "refusals",
     ),
     _fault(

@@ -192,8 +192,8 @@ FAULTS = (
         "policy-ignored",
         "An FFN's sum may end in a scatter that the policy forbids.",
         FACTS,
-        "scatter = POLICIES[policy] if sent.policy else UNRESTRICTED",
-        "scatter = UNRESTRICTED",
+        "scatter = permitted(policy if sent.policy else None, variable=variable_scatter)",
+        "scatter = permitted(None, variable=variable_scatter)",
         "demands",
     ),
     _fault(

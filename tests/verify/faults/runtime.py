@@ -255,7 +255,7 @@ FAULTS = (
     _fault(
         "prefix-layers",
         "The first layer of a run serves all layers after it.",
-        "boundaryc/runtime/stack.py",
+        "boundaryc/runtime/table.py",
         "            if index < count:\n                return layer\n            index -= count",
         "            if index < count:\n                return layer\n            index -= 0",
         "refusals",

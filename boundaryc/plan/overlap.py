@@ -1,0 +1,57 @@
+"""The end of a stage that computed without an exit, as in two-batch overlap.
+
+Such a stage has summed its output itself. What is left is a boundary of its own: it starts from the
+complete output, hands it on where the specification says, and ends where the planned one ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boundaryc.graph.build import Edge
+from boundaryc.plan.access import route
+from boundaryc.plan.cost import Cost
+from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.search import Path
+
+
+def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
+    """``boundary`` from a complete output on; ``rows`` are those on which the stack is entered.
+
+    Moves have sizes, as this is one form for batches of every evenness and for every policy. What
+    it costs is not counted. LookupError where there is no such way.
+    """
+    start = boundary.start._replace(owes=0)
+    facts = replace(
+        boundary.facts,
+        even=0,
+        scatter=0,
+        scatter_by_size=False,
+        may_defer=False,
+        joins_sum=False,
+        complete_on=hand_off_rows(plan, boundary.edge, start.rows, rows),
+    )
+    path = Path(route(start, boundary.goal, facts, rounds=False), Cost())
+    return Boundary(boundary.edge, start, boundary.goal, facts, path)
+
+
+def hand_off_rows(plan: StackPlan, edge: Edge, own: int, rows: int) -> int:
+    """The rows on which the output of an FFN is handed on where no exit was open.
+
+    They follow from (sparse, next_sparse): between two sparse FFNs the output stays on its ``own``
+    rows where these are finer than those of attention, ``rows``, as behind an all-to-all; at every
+    other place, where batches are split and merged too, it goes to attention's.
+    """
+    sparse, next_sparse = plan.stack.stage(edge.producer).sparse, _next_sparse(plan, edge)
+    return own if sparse and next_sparse and not rows & ~own else rows
+
+
+def _next_sparse(plan: StackPlan, edge: Edge) -> bool:
+    """Whether a sparse FFN is the next one at every place of the stack where ``edge`` is."""
+    walked = [one for layer in plan.graph.walk for one in layer]
+    found = []
+    for at, met in enumerate([*walked, plan.graph.last]):
+        if met == edge:
+            following = (plan.stack.stage(one.consumer) for one in walked[at:])
+            found.append(next((stage.sparse for stage in following if stage.kind == "ffn"), False))
+    return all(found)

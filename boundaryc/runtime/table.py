@@ -1,0 +1,99 @@
+"""The boundaries of a whole stack under one policy, as its generated tables have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from boundaryc.runtime.batch import Batch
+from boundaryc.runtime.boundaries import Norm, Prepare, Resumes
+from boundaryc.runtime.pipeline import Entrance
+from boundaryc.runtime.stream import OwedOutput, Position
+
+LayerT = TypeVar("LayerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[LayerT]):
+    """The boundaries of a whole stack under one policy.
+
+    ``layers`` are runs of equal unbound layers, (count, layer), in order; ``norm`` are the
+    functions that read the final norm's input, one per column, and ``norm_resume`` how they are
+    reached from other forms of the stream. ``norm_empty`` are called in their place on a rank that
+    leaves the stack without rows: None where ``norm`` does not communicate, else a function that
+    does the same without the norm, or the same function.
+    """
+
+    layers: tuple[tuple[int, LayerT], ...]
+    norm: tuple[Prepare, ...]
+    norm_resume: Resumes = ()
+    norm_empty: tuple[Prepare | None, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return sum(count for count, _ in self.layers)
+
+    def layer(self, index: int) -> LayerT:
+        """The layer at ``index``, which must be in 0..depth - 1."""
+        for count, layer in self.layers:
+            if index < count:
+                return layer
+            index -= count
+        raise IndexError(f"the stack has {self.depth} layers")
+
+    def stages_before(self, index: int) -> int:
+        """Number of stages in the layers before the one at ``index``; of all stages at `depth`."""
+        stages = 0
+        for count, layer in self.layers:
+            stages += min(count, index) * len(_stages(layer))
+            index -= min(count, index)
+        return stages
+
+    def resumes_at(self, index: int) -> Resumes:
+        """How the first boundary behind the layers before ``index`` is crossed from other forms."""
+        for following in range(index, self.depth):
+            layer = self.layer(following)
+            for name in _stages(layer):
+                found: Resumes = getattr(layer, name).resumes
+                return found
+        return self.norm_resume
+
+    def placed(self, index: int, entrance: Entrance | None = None) -> LayerT:
+        """The layer at ``index``, whose boundaries know where in the stack they are.
+
+        ``entrance`` is for the first of them.
+        """
+        layer, first = self.layer(index), self.stages_before(index)
+        boundaries = {
+            name: getattr(layer, name).placed(
+                Position(at, f"`{name}` of layer {index}"), entrance if at == first else None
+            )
+            for at, name in enumerate(_stages(layer), first)
+        }
+        return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
+
+    def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
+        """What ends a stack in column ``plan`` on a rank that has no rows there.
+
+        Without ``norm_empty`` only a complete output without rows is known to need nothing.
+        """
+        if self.norm_empty:
+            return self.norm_empty[plan] or _take_nothing
+        if isinstance(hidden, Tensor) and hidden.shape[0] == 0:
+            return _take_nothing
+        return self.norm[plan]
+
+
+def _stages(layer: object) -> tuple[str, ...]:
+    """The stages of a layer in their order; a layer class that is not generated has none."""
+    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
+
+
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
+    """The output of a rank without rows, on which no norm runs."""
+    stream = batch.stream
+    stream.residual = stream.residual[:0]
+    return stream.take(hidden)[:0]
