@@ -153,7 +153,7 @@ def test_a_term_that_is_not_declared_is_refused() -> None:
         with pytest.raises(TypeError, match="shared"):
             out.reduce_output(filled(1), shared=filled(5))
         hidden = out.reduce_output(filled(1), bias=filled(5))
-    assert out.finish(hidden).eq(12).all()  # type: ignore[union-attr]
+    assert out.finish(hidden).eq(12).all()
     case = Case()
     FFN.bind(case.norm).prepare(case.owed(), case.batch)
     with FFN.exit(case.batch) as out:
