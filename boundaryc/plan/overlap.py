@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from boundaryc.graph.build import Edge
+from boundaryc.graph.overlap import between_sparse
 from boundaryc.plan.access import route
 from boundaryc.plan.cost import Cost
 from boundaryc.plan.result import Boundary, StackPlan
@@ -42,16 +43,5 @@ def hand_off_rows(plan: StackPlan, edge: Edge, own: int, rows: int) -> int:
     rows where these are finer than those of attention, ``rows``, as behind an all-to-all; at every
     other place, where batches are split and merged too, it goes to attention's.
     """
-    sparse, next_sparse = plan.stack.stage(edge.producer).sparse, _next_sparse(plan, edge)
-    return own if sparse and next_sparse and not rows & ~own else rows
-
-
-def _next_sparse(plan: StackPlan, edge: Edge) -> bool:
-    """Whether a sparse FFN is the next one at every place of the stack where ``edge`` is."""
-    walked = [one for layer in plan.graph.walk for one in layer]
-    found = []
-    for at, met in enumerate([*walked, plan.graph.last]):
-        if met == edge:
-            following = (plan.stack.stage(one.consumer) for one in walked[at:])
-            found.append(next((stage.sparse for stage in following if stage.kind == "ffn"), False))
-    return all(found)
+    stays = between_sparse(plan.stack, plan.graph, edge) and not rows & ~own
+    return own if stays else rows
