@@ -44,7 +44,7 @@ def _sample(cells: list[Cell], ranks: dict[str, int]) -> list[Cell]:
         groups.setdefault(key, []).append(cell)
     chosen: list[Cell] = []
     for number, ((topology, *_), group) in enumerate(groups.items()):
-        count = 1 if ranks[str(topology)] >= LARGE else 4
+        count = 1 if ranks[str(topology)] >= LARGE else 2
         step = len(group) // count
         chosen += [group[(at * step + 7 * number) % len(group)] for at in range(count)]
     return chosen
