@@ -8,7 +8,6 @@ key).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -22,7 +21,6 @@ from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import NormSpec, Stack
 from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
-from boundaryc.language.planned import PLANNED, Gates
 from boundaryc.language.reader import Tree, read
 from boundaryc.language.residual import operations_of, resolve_operations
 from boundaryc.language.schema import StackShape
@@ -40,18 +38,16 @@ def load(path: str | FilePath) -> Stack:
     return loads(read_text(path), str(path))
 
 
-def loads(text: str, source: str = "<string>", *, planned: Collection[str] = PLANNED) -> Stack:
+def loads(text: str, source: str = "<string>") -> Stack:
     """The stack written in `text`; `source` names it in messages and spans.
 
-    `planned` are the constructs to reject by name; fewer of them are for tests of this package,
-    since nothing builds the others. A leading byte order mark is ignored. Raises BoundarycError
-    with every error of the first phase that finds any.
+    A leading byte order mark is ignored. Raises BoundarycError with every error of the first phase
+    that finds any.
     """
     text = text.removeprefix("\ufeff")
     tree = read(text, source)
-    gates = Gates(planned)
-    shape = check_shape(tree, source, text, gates)
-    context = Context(tree, gates)
+    shape = check_shape(tree, source, text)
+    context = Context(tree)
     stack: Stack | None = None
     with suppress(TooManyErrorsError):
         stack = _resolve(shape, tree, source, context)
