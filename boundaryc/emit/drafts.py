@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import ADDS, Shares, added, added_before, keywords, told_before
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
+from boundaryc.emit.how import Collective, How
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Collective, How, Script, Writer
+from boundaryc.emit.script import Calls, Script, Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, steps
 from boundaryc.graph.build import ENTRY, FINAL
