@@ -20,8 +20,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
-        "norm bias": ("norm.bias",),
-        "norm kinds": ("norm.kind=layer", "norm.kind=none"),
         "per_call": ("operation.facts=per_call",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual": ("stack.residual",),

@@ -31,8 +31,6 @@ from boundaryc.runtime.handshake import device_of
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.trace import caller, outside
 
-AnyBatch = Batch[Any, Any]
-
 
 class ReplicaCheckedGroups:
     """A group provider whose sums are refused where all members have the same value already."""
@@ -86,13 +84,13 @@ class ReplicaChecked:
             )
 
 
-def _batch(frame: FrameType | None) -> AnyBatch | None:
+def _batch(frame: FrameType | None) -> Batch[Any, Any] | None:
     """The batch of the function that runs in ``frame``, if it has tokens; alike on all ranks."""
     batch = None if frame is None else frame.f_locals.get("batch")
     return batch if isinstance(batch, Batch) and batch.has_tokens() else None
 
 
-def _computed(x: Tensor, batch: AnyBatch) -> Tensor:
+def _computed(x: Tensor, batch: Batch[Any, Any]) -> Tensor:
     """What this rank computed of ``x``, in its shape; NaN, which equals nothing, if not known."""
     bare = batch.stream.bare if batch.exit is None else batch.exit.bare
     if bare is None:

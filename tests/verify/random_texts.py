@@ -194,7 +194,11 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
 
 def _norm(draw: Draw, eps: str) -> str:
     """A norm: the stack's, or a stage's own."""
-    words = ["kind: rms", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    kind = draw(st.sampled_from(("rms", "rms", "rms", "layer", "layer", "none")))
+    if kind == "none":
+        return "{kind: none}"
+    words = [f"kind: {kind}", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    words += ["bias: true"] if kind == "layer" and draw(st.booleans()) else []
     offset = draw(st.sampled_from(("", "", "1", "-0.5")))
     return f"{{{', '.join([*words, *([f'weight_offset: {offset}'] if offset else [])])}}}"
 
