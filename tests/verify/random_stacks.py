@@ -90,7 +90,7 @@ def _overlap(prover: Prover, cell: Cell, draw: random.Random) -> None:
     """The same cell in two halves, whose FFNs run with or without exits."""
     first = tuple(draw.randint(0, rows) for rows in cell.rows)
     without_exits, schedule = draw.random() < 0.7, draw.randrange(1 << 30)
-    without_exits &= not cell.cuts or _folds(prover.subject.plan)  # else no cut takes such an output
+    without_exits &= not cell.cuts or _folds(prover.subject.plan)  # else the cut refuses
     try:
         overlapped(prover, cell, first, without_exits=without_exits, schedule=schedule)
     except Exception as error:
