@@ -9,23 +9,15 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.norms import NormShape
 
 MAX_LAYERS = 10_000
 MAX_RANKS = 4_096
 MAX_WIDTH = 1 << 20
-SMALLEST = 1.2e-38
-"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
 MAX_ENTRIES = 256
 """How many stages, topologies or operations a stack has, and how long a list may be."""
 
@@ -43,35 +35,6 @@ Fact = Literal[
     "joins_sum",
     "quantized_sum",
 ]
-
-
-class Shape(BaseModel):
-    """Base of all: no unknown keys, no coercion, no changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @classmethod
-    def word(cls) -> str:
-        """What `boundaryc.language.planned` calls mappings of this shape."""
-        return cls.__name__.removesuffix("Shape").lower()
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_empty(cls, value: object) -> object:
-        """Refuse a key without a value, which a field that may be left out would accept."""
-        if value is None:
-            raise PydanticCustomError("empty", "nothing is written here")
-        return value
-
-
-class NormShape(Shape):
-    """`norm`: what the stages and the end of the stack normalise with."""
-
-    kind: Literal["rms"] = Field(description="the norm's formula")
-    eps: float = Field(ge=SMALLEST, lt=1, description="added to the mean square, like 1.0e-6")
-    accumulate: Literal["fp32", "rounded"] = Field(
-        default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
-    )
 
 
 class ScaledAddShape(Shape):
@@ -145,6 +108,7 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="axes that the rows of a built-in read must be whole over",
     )
+    norm: NormShape | None = Field(default=None, description="its own norm, if not the stack's")
     quantize: QuantizeShape | None = Field(
         default=None, description="the input as values and scales, like {format: fp8, scale: token}"
     )
