@@ -10,7 +10,11 @@ from boundaryc.language.names import article, call_problem, did_you_mean
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import OperationShape, ScaledAddShape, StackShape, StageShape
 
-BUILT_IN = {"read": ("norm", "raw"), "update": ("add",), "transform": ("norm",)}
+BUILT_IN = {
+    "read": ("norm", "raw", "post_norm", "sandwich"),
+    "update": ("add", "post_norm", "sandwich"),
+    "transform": ("norm",),
+}
 WITH_FACTOR = {"update": "scaled_add", "transform": "scale"}
 """Built-in operations that are written as `{name: factor}`."""
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Stage
+from boundaryc.language.named import check_named, spelled_out
 from boundaryc.language.norms import meant_norm
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import (
@@ -37,6 +38,12 @@ def resolve_stages(
 
     `inherited` are stages that are declared elsewhere and used beside these.
     """
+    for name, written in declared.items():
+        check_named(written, ("stages", name), context)
+    declared, inherited = (
+        {name: spelled_out(entry) for name, entry in entries.items()}
+        for entries in (declared, inherited)
+    )
     found = {}
     letters = {name.replace("_", ""): name for name in inherited if name not in declared}
     entries = {**inherited, **declared}

@@ -38,8 +38,8 @@ def main(path: str, rounded: bool) -> None:
         pair = Pair(name, getattr(kernels, name), getattr(kernels, f"add_{name}"), kernels.WIDTH)
         given = {name: value for name, value in OTHER.items() if name in pair.taken}
         for norm in (own, own | given)[: 1 + bool(given)]:
-            for dtype in ULP:
-                for rows in ROWS:
+            for dtype in (torch.float64, torch.bfloat16) if pair.centred else ULP:
+                for rows in ROWS[-2:] if pair.centred else ROWS:
                     for weight_dtype in (dtype, torch.float32):
                         compare(pair, rows, dtype, weight_dtype, norm)
         refuses(pair)

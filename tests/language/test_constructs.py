@@ -34,7 +34,7 @@ def _draft(name: str) -> Stack:
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
     stages = {stage.name: stage for stage in loads(ALL).stages}
-    names = "mamba attention mlp gated experts tail plain scaled centred bare"
+    names = "mamba attention mlp gated experts tail plain scaled centred bare after around"
     assert list(stages) == names.split()
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
@@ -79,6 +79,13 @@ def test_stages() -> None:
     )
     assert stages["centred"].norm == NormSpec("layer", 1e-5, "fp32", bias=True)
     assert stages["bare"] == Stage("bare", "ffn", False, "scoped", "raw", "add")
+    normed = Transform("norm", None, False)
+    assert stages["after"] == Stage(
+        *("after", "ffn", False, "scoped", "raw", "add"), transform=normed
+    )
+    assert stages["around"] == Stage(
+        *("around", "ffn", False, "scoped", "norm", "add"), transform=normed
+    )
 
 
 def test_a_plain_stage_uses_none_of_it() -> None:
