@@ -40,10 +40,13 @@ class NormCall:
         """The norm of ``value``, whose parameters are ``norm``."""
         return f"{self.function}({value}, {self._params(norm)}{self.own})"
 
-    def of_sum(self, value: str, residual: str, scale: float | None) -> str:
-        """The norm of ``value``, times ``scale`` if there is one, and a residual; and that sum."""
+    def of_sum(self, value: str, residual: str, norm: str, scale: float | None) -> str:
+        """The norm of ``value``, times ``scale`` if there is one, and a residual; and that sum.
+
+        ``norm`` are its parameters.
+        """
         factor = "" if scale is None else f", {scale!r}"
-        given = f"{value}, {residual}, {self._params('norm')}{factor}{self.own}{self.summed}"
+        given = f"{value}, {residual}, {self._params(norm)}{factor}{self.own}{self.summed}"
         return f"add_{self.function}({given})"
 
     def _params(self, norm: str) -> str:

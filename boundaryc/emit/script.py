@@ -121,7 +121,8 @@ class Writer:
             if following is not None and self._fuses(step, following):
                 self._say(self._added(), "norm")
                 self._call(f"add_{self.calls.norm.function}")
-                added = self.calls.norm.of_sum(self.value, self.residual, self.calls.scale)
+                summed = (self.value, self.residual, self.calls.read.params[0])
+                added = self.calls.norm.of_sum(*summed, self.calls.scale)
                 self._put(f"{self.value}, {self._written} = {added}")
                 self.residual = self._written
                 index += 2

@@ -78,6 +78,10 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
             message = "`quantized_sum` is for an update that is a plain add"
             help_ = "remove the fact, or declare `plain_add` too if the operation is one"
             context.report("BC209", (*path, "facts", index), message, help_)
+        elif fact == "plain_norm" and len(entry.params) != 1:
+            message = "`plain_norm` is for a read with one param: what has the weight of the norm"
+            help_ = "remove the fact, or declare that param alone"
+            context.report("BC209", (*path, "facts", index), message, help_)
     for index, param in enumerate(entry.params):
         context.name("param", param, (*path, "params", index))
     for key in ("read_local", "read_whole"):

@@ -134,6 +134,10 @@ def resolve_stage_norm(
         message = f"`{path[-1]}` has its output normalised, and its norm is none"
         help_ = "remove `transform`, or give the stage a norm"
         context.report("BC213", (*path, "transform"), message, help_, key=True)
+    declared = shape.operations.get(entry.read)
+    if usual.kind == "none" and declared and "plain_norm" in declared.facts:
+        message = f"`{entry.read}` is declared to equal the norm of the stack, which has none"
+        context.report("BC213", (*path, "read"), message, "remove its fact `plain_norm`")
     if entry.norm is None:
         return None
     if entry.read != "norm" and not norms_output(entry):

@@ -50,6 +50,14 @@ stages:
   experts: {kind: ffn, sparse: true, reduction: local_tail}
 layers: {pattern: "DE", stages: {D: [attention, mlp], E: [attention, experts]}}
 """
+MINE = """\
+norm: {kind: rms, eps: 1.0e-6}
+stages: {attention: {kind: attention, read: mine}, mlp: {kind: ffn}}
+operations:
+  mine: {role: read, call: "tests.verify.operations:plain_read", params: [scale],
+         facts: [plain_norm, row_wise]}
+layers: {count: 2, default: [attention, mlp]}
+"""
 UNIT = """\
 norm: {kind: rms, eps: 1.0e-30, weight_offset: 1}
 stages: {attention: {kind: attention}, mlp: {kind: ffn}}
@@ -81,6 +89,18 @@ def test_every_kind_of_norm_holds_on_simulated_ranks(norms: str) -> None:
     cells = covering(list(matrix(subject.subject.plan, selected)))
     done = [subject.run(cell, deeds=seed) for seed, cell in enumerate(cells)]
     assert len(cells) > 20
+    assert [f"{one.cell}: {one.failure}" for one in done if one.failure] == []
+
+
+def test_a_read_that_equals_the_norm_is_fused_with_its_own_param() -> None:
+    """It is called where it stands alone, and is the stack's norm behind an addition."""
+    text = HEAD + MINE + TOPOLOGIES
+    module = compiled(text)[1]["tp2/ordinary.py"]
+    assert "return plain_read(stream.residual, scale)" in module
+    assert "add_rms_norm(hidden, stream.residual, scale.weight)" in module
+    subject = prover(text)
+    selected = Selection(paddings=("sum_len",), policies=("auto",), variants=("ordinary",))
+    done = [subject.run(cell) for cell in covering(list(matrix(subject.subject.plan, selected)))]
     assert [f"{one.cell}: {one.failure}" for one in done if one.failure] == []
 
 

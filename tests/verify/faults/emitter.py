@@ -58,7 +58,7 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        "added = self.calls.norm.of_sum(self.value, self.residual, self.calls.scale)",
+        "added = self.calls.norm.of_sum(*summed, self.calls.scale)",
         'added = f"add_rms_norm(0 * {self.value}, {self.residual}, norm.weight)[0]"\n'
         '                added += f", {self.residual} + {self.value}"',
         "values",
