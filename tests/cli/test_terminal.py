@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.cli.process import ROOT, command
 
-
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 """What sets a colour; a slow run moves the cursor too, to show its progress."""
 
