@@ -12,7 +12,7 @@ from boundaryc.emit.how import How
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
-from boundaryc.emit.norms import norm_call
+from boundaryc.emit.norms import ADDED, FUNCTIONS, norm_call
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
@@ -100,12 +100,12 @@ class TopologyFunctions:
 def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
+    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
+    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
+    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"quantized_all_reduce"}
+    taken |= {"latent", "quantized_all_reduce"}
     taken |= {param for op in outside.values() for param in op.params}
     taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
@@ -255,7 +255,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     if boundary.edge.forks:
         return Calls(producer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
-    read = plan.operations[target.read if target else FINAL_READ]
+    final = NO_READ if plan.stack.norm.kind == "none" else FINAL_READ
+    read = plan.operations[target.read if target else final]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
     calls = replace(calls, norm=norm_call(plan.stack, consumer))

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from boundaryc.language.base_shape import Shape
-from boundaryc.language.norms import NormShape
+from boundaryc.language.norm_shape import NormShape
 
 MAX_LAYERS = 10_000
 MAX_RANKS = 4_096

@@ -122,7 +122,7 @@ def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
     if edge.consumer == FINAL or edge.merges or edge.forks:
-        norm = edge.consumer == FINAL
+        norm = edge.consumer == FINAL and stack.norm.kind != "none"
         return _Asked(norm=norm, local=0, whole=0, on=None, quantized=0, tensors=0)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts

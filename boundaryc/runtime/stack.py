@@ -387,13 +387,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm,
+        norm: Norm | None,
         *,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
     ) -> Tensor:
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
+        ``norm`` is not used where the stack file says ``kind: none``: the residual is the output.
         ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
         output, the norm is not run; what others wait in, such as a sum still owed, is.
         ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows

@@ -93,7 +93,7 @@ def _stages(layer: object) -> tuple[str, ...]:
     return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
 
 
-def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm) -> Tensor:
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm | None) -> Tensor:
     """The output of a rank without rows, on which no norm runs."""
     stream = batch.stream
     stream.residual = stream.residual[:0]

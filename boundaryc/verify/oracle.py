@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from boundaryc.language.model import NormSpec, OperationDecl, Stack, Stage
-from boundaryc.verify.fixture import Fixture, Parameter, Place
+from boundaryc.verify.fixture import Fixture, Parameter, Place, bias_beside
 from boundaryc.verify.quantized import Quantized, quantized
 
 
@@ -107,7 +107,7 @@ def interpret(
         output, before = meaning.transform(stage, computed, params), place
         if branch and place.stage == branch.beside:
             waiting = output
-    return replace(found, output=rms_norm(residual, fixture.final, stack.norm))
+    return replace(found, output=normalised(residual, fixture.final, stack.norm))
 
 
 def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[Tensor]) -> Tensor:
@@ -121,10 +121,18 @@ def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[T
     return output
 
 
-def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """The rows x [rows, width], each over its root mean square, times weight [width] and offset."""
+def normalised(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
+    """The rows x [rows, width], each over its root mean square, times weight [width] and offset.
+
+    A layer norm takes the mean from each row before; one with a bias adds it in the end.
+    """
+    if norm.kind == "none":
+        return x
+    if norm.kind == "layer":
+        x = x - x.mean(dim=-1, keepdim=True)
     factor = weight + norm.weight_offset
-    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    found = x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    return found + bias_beside(weight) if norm.bias else found
 
 
 class _Meaning:
@@ -136,7 +144,7 @@ class _Meaning:
 
     def read(self, stage: Stage, residual: Tensor, params: dict[str, Tensor]) -> Tensor:
         if stage.read == "norm":
-            return rms_norm(residual, params["norm"], self._norm_of(stage.name))
+            return normalised(residual, params["norm"], self._norm_of(stage.name))
         if stage.read == "raw":
             return residual
         return _call(self._declared[stage.read], params, residual)
@@ -159,7 +167,7 @@ class _Meaning:
             assert declared.scale is not None
             return declared.scale * output
         if declared.name == "norm":
-            return rms_norm(output, params["output_norm"], self._norm_of(stage.name))
+            return normalised(output, params["output_norm"], self._norm_of(stage.name))
         return _call(self._declared[declared.name], params, output)
 
 
