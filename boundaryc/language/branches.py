@@ -13,6 +13,7 @@ from boundaryc.language.schema import BranchShape, StackShape
 
 READING = (
     *("read", "before_gather", "needs_every_row", "quantize", "post_addition", "latent_input"),
+    "gathers_tp_input",
 )
 """Keys that say how a stage's input is read."""
 ORDINARY = "ordinary"

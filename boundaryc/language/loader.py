@@ -82,9 +82,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(
-            shape.captures, len(layers), context, cuts=shape.pipeline is not None
-        ),
+        captures=resolve_captures(shape, len(layers), context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,

@@ -112,7 +112,8 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not.
+    not. Without `gathers_tp_input` a token mixer takes all rows of its attention-TP ranks in every
+    batch; else it gathers, wherever that suits it, what a batch scatters over them.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    gathers_tp_input: bool = field(default=True, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "extras": ("stack.extras",),
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
-        "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
+from boundaryc.language.layer_shapes import CaptureShape
 from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
 from boundaryc.language.schema import (
     BranchShape,
-    CaptureShape,
     DraftShape,
     LayersShape,
     LinkShape,
@@ -26,11 +26,11 @@ from boundaryc.language.schema import (
     QuantizeShape,
     ScaledAddShape,
     ScaleShape,
-    Shape,
     StackShape,
     StageShape,
     TopologyShape,
 )
+from boundaryc.language.shape_base import Shape
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

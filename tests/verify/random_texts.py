@@ -181,6 +181,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+        words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:

@@ -1,0 +1,29 @@
+"""What the shapes of all mappings of a stack file have in common, and how long lists may be."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic_core import PydanticCustomError
+
+MAX_LAYERS = 10_000
+MAX_ENTRIES = 256
+"""How many stages, topologies or operations a stack has, and how long a list may be."""
+
+
+class Shape(BaseModel):
+    """Base of all: no unknown keys, no coercion, no changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def word(cls) -> str:
+        """What `boundaryc.language.planned` calls mappings of this shape."""
+        return cls.__name__.removesuffix("Shape").lower()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_empty(cls, value: object) -> object:
+        """Refuse a key without a value, which a field that may be left out would accept."""
+        if value is None:
+            raise PydanticCustomError("empty", "nothing is written here")
+        return value
