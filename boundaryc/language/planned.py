@@ -15,7 +15,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
         "enter": ("operation.role=enter",),
-        "extras": ("stack.extras",),
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),

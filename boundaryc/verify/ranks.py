@@ -158,6 +158,16 @@ class RankProgram:
         return self.stack.layer(index).bind(**bound)
 
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
+        """Runs one stage, and adds what the stack file says to the output of its layer."""
+        output, stack = self._ran(place, edge, layer, hidden), self.scene.subject.plan.stack
+        named = [one.name for one in stack.extras if place.layer in one.layers]
+        if not named or place.stage != stack.layers[place.layer][-1]:
+            return output
+        fixture, tokens = self.scene.subject.fixture, self.scene.tokens
+        given = {name: self._own(fixture.extra(place, name, tokens)) for name in named}
+        return self.stack.add_extras(output, self.batch, **given)
+
+    def _ran(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
         boundary, goal = getattr(layer, place.stage), self.scene.boundaries[edge].goal
         reference, branch = self.scene.reference, self.scene.subject.plan.stack.branch
         if branch is not None and edge.forks:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
-from boundaryc.language.layer_shapes import CaptureShape
+from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
 from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
@@ -93,6 +93,7 @@ def test_a_dense_model_is_short() -> None:
         BranchShape,
         CaptureShape,
         DraftShape,
+        ExtraShape,
         LayersShape,
         LinkShape,
         MoeShape,

@@ -100,6 +100,7 @@ def cases(draw: Draw) -> Case:
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
         *_pipeline(draw, len(layers)),
+        *_extras(draw, len(layers)),
         *([] if beside else _switches(draw)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
@@ -142,6 +143,18 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
         return []
     payload = draw(st.sampled_from(("partial", "complete")))
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
+
+
+def _extras(draw: Draw, layers: int) -> list[str]:
+    """In one case of four one or two extras; seldom after a layer that is not there."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    known = st.integers(0, layers - 1 + _rarely(draw))
+    found = []
+    for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
+        after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
+        found.append(f"{name}: {{after: {after}}}")
+    return [f"extras: {{{', '.join(found)}}}"]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from boundaryc.language import loads
 from boundaryc.verify.cells import Cell
 from tests.gloo.pool import shared_pool
+from tests.verify.extras_stacks import EXTRAS
 from tests.verify.test_operations import STACKS, text
 from tests.verify.test_pipeline import PAYLOADS
 
@@ -49,11 +50,12 @@ def test_real_ranks_agree_with_the_oracle(name: str) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("name", ["mixers", "tails", "updates"])
+@pytest.mark.parametrize("name", ["mixers", "tails", "updates", "extras"])
 def test_two_pipeline_stages_of_real_ranks(name: str, payload: str) -> None:
     """Two ranks hand over to two others, before each layer; empty ranks too."""
     topologies = "topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}}\n"
-    stack = text(name, topologies)
+    stack = text("tails" if name == "extras" else name, topologies)
+    stack = stack.replace(STACKS["tails"], EXTRAS) if name == "extras" else stack
     stack = stack.replace("context_parallel, ", "").replace(", context_parallel]", "]")
     stack += f"pipeline: {{payload: {payload}}}\n"
     count = len(loads(stack).layers)

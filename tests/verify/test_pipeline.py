@@ -16,6 +16,7 @@ from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.run import Prover
 from boundaryc.verify.scene import Cell
 from boundaryc.verify.world import World
+from tests.verify.extras_stacks import EXTRAS
 from tests.verify.subjects import prover
 from tests.verify.test_operations import STACKS, text
 
@@ -37,6 +38,7 @@ operations:
 layers: {pattern: "DEDS.SA", stages: {D: [attention, mlp], E: [attention, experts], S: [mlp],
          A: [attention], ".": []}}
 """
+MORE = {"joins": JOINS, "extras": EXTRAS}
 SAMPLE = Selection(
     policies=("ar", "rs+rsv"),
     paddings=("sum_len",),
@@ -53,16 +55,17 @@ def _one_thread() -> Iterator[None]:
 
 
 def _cut(name: str, payload: str, damage: Callable[[dict[str, str]], None] | None = None) -> Prover:
-    stack = text(name, TOPOLOGIES) if name in STACKS else _joins()
-    return prover(f"{stack}pipeline: {{payload: {payload}}}\n", damage)
+    return prover(f"{_text(name)}pipeline: {{payload: {payload}}}\n", damage)
 
 
-def _joins() -> str:
-    return text("mixers", TOPOLOGIES).replace(STACKS["mixers"], JOINS)
+def _text(name: str) -> str:
+    if name in STACKS:
+        return text(name, TOPOLOGIES)
+    return text("mixers", TOPOLOGIES).replace(STACKS["mixers"], MORE[name])
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("name", [*STACKS, "joins"])
+@pytest.mark.parametrize("name", [*STACKS, *MORE])
 def test_a_cut_before_every_layer_changes_nothing(name: str, payload: str) -> None:
     """A plain forward, and one that uses outputs on either side of each cut."""
     subject = _cut(name, payload)
