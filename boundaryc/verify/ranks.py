@@ -47,7 +47,7 @@ class RankProgram:
         self._groups = groups
         self.hidden: Any = None  # what the last stage left; in the end the stack's output
         self.error = 0.0
-        self._captured: list[tuple[Tensor, Tensor]] = []
+        self._captured: list[tuple[str, Tensor, Tensor]] = []
         self._crossed = crossings(scene)
         self._beside: Callable[[], Any] = lambda: None
 
@@ -78,9 +78,15 @@ class RankProgram:
     def end(self) -> None:
         """Leaves the stack; what was captured must not have changed by then."""
         self._end(self.hidden)
-        for value, copy in self._captured:
-            if not torch.equal(value, copy):
-                raise MismatchError("a capture was written after it was taken")
+        if not all(torch.equal(value, copy) for _, value, copy in self._captured):
+            raise MismatchError("a capture was written after it was taken")
+        for capture in self.scene.subject.plan.stack.captures:
+            found, taken = self.batch.captured(capture.name), self._captured
+            kept = [copy for name, _, copy in taken if name == capture.name]
+            if capture.travels and not (
+                len(found) == len(kept) and all(map(torch.equal, found, kept))
+            ):
+                raise MismatchError(f"{capture.name} did not arrive as it was taken")
 
     def _cross(self, index: int, hidden: Any) -> Any:
         """Hands the stream over to the ranks that run the layers from ``index`` on."""
@@ -108,7 +114,7 @@ class RankProgram:
                 value = self.batch.captured(capture.name)[-1]
                 held = self.scene.held(self.rank, rows)
                 self._compare(f"{place}: {capture.name}", value, held, expected)
-                self._captured.append((value, value.clone()))
+                self._captured.append((capture.name, value, value.clone()))
 
     def _enter(self, place: Place, edge: Edge, boundary: Any, hidden: Any) -> Any:
         """What a stage computes on, from what the one before it left."""

@@ -99,7 +99,8 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
-        *_pipeline(draw, len(layers)),
+        *(pipeline := _pipeline(draw, len(layers))),
+        *_captures(draw, len(layers), cuts=bool(pipeline)),
         *_extras(draw, len(layers)),
         *([] if beside else _switches(draw)),
     ]
@@ -143,6 +144,21 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
         return []
     payload = draw(st.sampled_from(("partial", "complete")))
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
+
+
+def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
+    """In one case of three one or two captures; where there are cuts most of them travel."""
+    if draw(st.integers(0, 2)) != 1:
+        return []
+    found = []
+    for name in ("eagle", "probe")[: draw(st.integers(1, 2))]:
+        places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
+        words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
+        words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
+        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+            words.append("travels: true")
+        found.append(f"{name}: {{{', '.join(words)}}}")
+    return [f"captures: {{{', '.join(found)}}}"]
 
 
 def _extras(draw: Draw, layers: int) -> list[str]:
