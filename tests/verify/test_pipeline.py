@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from boundaryc.runtime import pipeline
 from boundaryc.verify.fixture import Fixture, Place
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.ranks import RankProgram
@@ -18,7 +19,7 @@ from boundaryc.verify.scene import Cell
 from boundaryc.verify.world import World
 from tests.verify.extras_stacks import EXTRAS
 from tests.verify.subjects import prover
-from tests.verify.test_operations import STACKS, text
+from tests.verify.test_operations import CAPTURES, STACKS, text
 
 TOPOLOGIES = """\
 topologies:
@@ -171,6 +172,29 @@ def test_what_is_broken_is_found(what: str) -> None:
     cells = [cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts]
 
     assert any(subject.run(cell, deeds=1).failure for cell in covering(cells))
+
+
+def test_captures_arrive_as_they_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the producer's rows and on those of inputs, over one cut or several; else it is found."""
+    travelling = CAPTURES.replace("rows: producer}", "rows: producer, travels: true}")
+    travelling = travelling.replace("rows: input}", "rows: input, travels: true}")
+    small = "topologies: {tp4: {tp: 4}, tp4_cp2: {tp: 4, attn_cp: 2}}\n"
+    stack = text("captures", small).replace(CAPTURES, travelling)
+    subject = prover(stack + "pipeline: {payload: partial}\n")
+    every = [cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts]
+    cells = [*covering(every)[::2], replace(every[0], cuts=(4,))]
+    assert max(cells[-1].rows) > 1
+    assert [one.failure for one in map(subject.run, cells) if one.failure] == []
+
+    def reversed_rows(*parts: Any) -> dict[str, Tensor]:
+        rest, batch = received(*parts), parts[2]
+        for values in batch.captures.values():
+            values[:] = [value.flip(0) for value in values]
+        return rest
+
+    received = pipeline.captures_received
+    monkeypatch.setattr(pipeline, "captures_received", reversed_rows)
+    assert "did not arrive as it was taken" in str(subject.run(cells[-1]).failure)
 
 
 def test_only_cut_cells_of_a_pipeline() -> None:
