@@ -9,20 +9,15 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from boundaryc.language.base_shape import MAX_ENTRIES, MAX_LAYERS, Shape
 from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
-from boundaryc.language.shape_base import MAX_ENTRIES, MAX_LAYERS, Shape
+from boundaryc.language.norms import NormShape
 
 MAX_RANKS = 4_096
 MAX_WIDTH = 1 << 20
-SMALLEST = 1.2e-38
-"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
+
 Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
 Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
@@ -37,16 +32,6 @@ Fact = Literal[
     "joins_sum",
     "quantized_sum",
 ]
-
-
-class NormShape(Shape):
-    """`norm`: what the stages and the end of the stack normalise with."""
-
-    kind: Literal["rms"] = Field(description="the norm's formula")
-    eps: float = Field(ge=SMALLEST, lt=1, description="added to the mean square, like 1.0e-6")
-    accumulate: Literal["fp32", "rounded"] = Field(
-        default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
-    )
 
 
 class ScaledAddShape(Shape):
@@ -120,6 +105,7 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="axes that the rows of a built-in read must be whole over",
     )
+    norm: NormShape | None = Field(default=None, description="its own norm, if not the stack's")
     quantize: QuantizeShape | None = Field(
         default=None, description="the input as values and scales, like {format: fp8, scale: token}"
     )

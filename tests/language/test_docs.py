@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
+from boundaryc.language.base_shape import Shape
 from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
 from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
@@ -30,7 +31,6 @@ from boundaryc.language.schema import (
     StageShape,
     TopologyShape,
 )
-from boundaryc.language.shape_base import Shape
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the shapes of all mappings of a stack file have in common, and how long lists may be."""
+"""What all mappings of a stack file have in common."""
 
 from __future__ import annotations
 
