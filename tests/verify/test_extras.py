@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ HALVES = PLAIN.replace("tp1: {tp: 1}", "tp2: {tp: 2}") + "overlap: {two_batch: t
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Any]:
     """The package of a small stack for one rank, with an extra after its first and last layer."""
-    subject = prover(HEAD + PLAIN + ADDS)
+    subject = prover(HEAD + PLAIN + ADDS + "overlap: {two_batch: true}\n")
     yield subject.subject.package
     forget(subject.subject.package)
 
@@ -52,7 +53,7 @@ class _Run:
         self.dtype = dtype
 
     def filled(self, value: float) -> Tensor:
-        return torch.full((2, 64), value, dtype=self.dtype)
+        return torch.full((self.batch.stack_rows, 64), value, dtype=self.dtype)
 
     def layer(self, index: int, hidden: Any, value: float = 10.0) -> Any:
         layer = self.stack.layer(index).bind()
@@ -134,6 +135,24 @@ def test_one_that_is_left_out_is_refused_wherever_the_output_goes(alone: Any) ->
         cut.stack.to_pp(hidden, cut.batch)
     written = cut.stack.written(cut.filled(5.0), cut.batch)
     assert cut.stack.to_pp(written, cut.batch)["residual"].eq(5).all()
+
+
+def test_a_batch_is_not_split_or_merged_without_them(alone: Any) -> None:
+    """What is split has all of its extras, and so has what is merged."""
+    missing = "^deepstack is added to the output of `mlp` of layer 0 before {}: call add_extras"
+    run = _Run(alone)
+    hidden = run.layer(0, run.filled(1.0))
+    with pytest.raises(BoundaryError, match=missing.format("its split")):
+        run.stack.split(hidden, run.batch, run.batch.split((1,)))
+    run = _Run(alone)
+    halves = [copy(run), copy(run)]
+    children = run.batch.split((1,))
+    given = run.stack.split(run.filled(1.0), run.batch, children)
+    left = []
+    for half, half.batch, hidden in zip(halves, children, given, strict=True):
+        left.append(half.layer(0, hidden))
+    with pytest.raises(BoundaryError, match=missing.format("the merge")):
+        run.stack.merge(left, children, run.batch)
 
 
 @pytest.mark.parametrize("payload", ["partial", "complete"])
