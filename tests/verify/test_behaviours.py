@@ -278,6 +278,20 @@ def test_x07_x08_which_scatter_ends_a_sum(policy: str, variable: bool) -> None:
                 assert _sum_of(boundary) == (wanted, edge.consumer == FINAL), (column, edge)
 
 
+@pytest.mark.parametrize("payload", ["partial", "complete"])
+@pytest.mark.parametrize("layers", [LAYER, SPARSE], ids=["dense", "sparse"])
+def test_pp1_two_pipeline_stages_of_two_layers_have_eight_sums(layers: Any, payload: Any) -> None:
+    """sgl-project/sglang#28619: tp 2, pp 2; cut or not, no sum is lost and none done again."""
+    sample = replace(stack(topology(2), layers=layers * 4), pipeline=payload)
+    with subject(sample) as runs:
+        name = runs.subject.plan.topologies[0].spec.name
+        for policy, cuts in product(("ar", "rs+rsv"), ((), (2,), (1, 3))):
+            cell = Cell(name, "ordinary", policy, "sum_len", (3,), cuts=cuts)
+            for trace in verified(runs, cell).traces:
+                sums = [call.kind for call in trace if call.kind != "all_gather"]
+                assert len(sums) == 8, (cell, kinds(trace))
+
+
 def test_x17_the_ranks_of_the_experts_sum() -> None:
     """One sum over ep x moe_tp, whatever the split; within one replica under moe_dp."""
     sums = {
