@@ -68,6 +68,7 @@ class TopologyView:
     segments: bool
     overlaps: bool
     travels: Lines
+    extras: Lines
     hash: str
     imports: Lines
     columns: Lines

@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT")
 
 _OWN = frozenset(
     {"layers", "policy", "stack", "captures", "drafts", "entry"}
-    | {"branch", "pipeline", "segments"}
+    | {"branch", "extras", "pipeline", "segments"}
 )
 
 
@@ -85,6 +85,7 @@ def _draft(
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
+        extras=(),
         drafts=(),
         pipeline=None,
         segments=False,

@@ -17,6 +17,7 @@ from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
+from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
@@ -84,9 +85,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(
-            shape.captures, len(layers), context, cuts=shape.pipeline is not None
-        ),
+        captures=resolve_captures(shape, len(layers), context),
+        extras=resolve_extras(shape, layers, context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,

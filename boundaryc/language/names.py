@@ -62,6 +62,7 @@ RESERVED = {
     ),
     "param": _LOCALS | _HELPERS | {"beside", "outputs"},
     "capture": frozenset(),
+    "extra": frozenset(),
     "draft": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},
 }

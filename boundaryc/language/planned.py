@@ -15,10 +15,8 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
         "enter": ("operation.role=enter",),
-        "extras": ("stack.extras",),
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
-        "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
         "per_call": ("operation.facts=per_call",),
         "residual": ("stack.residual",),

@@ -153,6 +153,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         additive=resolve_additive(entry, reduction, operations, path, context),
         defer=entry.defer,
         latent_input=entry.latent_input,
+        gathers_tp_input=entry.gathers_tp_input,
         norm=None if unread else norm,
     )
 

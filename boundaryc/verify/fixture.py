@@ -89,6 +89,11 @@ class Fixture:
         """What a model adds to the residual before ``place`` reads it, from the stack's input."""
         return torch.cos(tokens * self.weights[place].matrix[1])
 
+    def extra(self, place: Place, name: str, tokens: Tensor) -> Tensor:
+        """What a model adds under ``name`` to the output of ``place``, from the stack's input."""
+        row = sum(map(ord, name)) % self.width
+        return torch.sin(2.0 * tokens * self.weights[place].matrix[row])
+
     def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
         """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""
         low, high = self.width * part // parts, self.width * (part + 1) // parts

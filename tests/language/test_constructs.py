@@ -10,6 +10,7 @@ import pytest
 from boundaryc.language import (
     Additive,
     Capture,
+    Extra,
     NormSpec,
     Quantize,
     Stack,
@@ -135,6 +136,12 @@ def test_captures() -> None:
     )
 
 
+def test_extras() -> None:
+    """By name, layers ascending, ranges with both ends."""
+    assert loads(ALL).extras == (Extra("deepstack", (0, 1, 3)),)
+    assert loads(BASE).extras == ()
+
+
 def test_a_draft_inherits_what_it_does_not_say() -> None:
     """And has nothing that it does not use."""
     target, draft = loads(ALL), _draft("demo_nextn")
@@ -147,7 +154,7 @@ def test_a_draft_inherits_what_it_does_not_say() -> None:
     assert (draft.norm, draft.hidden_size) == (target.norm, target.hidden_size)
     assert (draft.topologies, draft.variants) == (target.topologies, target.variants)
     assert (draft.entry, draft.policy_auto) == ("partial", "ar")
-    assert (draft.captures, draft.drafts) == ((), ())
+    assert (draft.captures, draft.extras, draft.drafts) == ((), (), ())
     assert (target.entry, target.policy_auto) == ("complete", "rsv")
     assert [operation.name for operation in draft.operations] == ["gate"]
     assert [operation.name for operation in target.operations] == ["merge", "soften"]
@@ -196,6 +203,7 @@ def test_places_in_a_draft() -> None:
 SAME = {
     "order of terms": ("{sink: divided, bias: rank0}", "{bias: rank0, sink: divided}"),
     "order of layers": ('["4-5", 1]', "[1, 5, 4]"),
+    "order of extras": ('["0-1", 3]', '[3, "0-1"]'),
     "order of axes": ("[attn_tp, attn_cp]", "[attn_cp, attn_tp]"),
     "defaults": ("scale: token}", "scale: token, keep: false}, post_addition: false"),
     "number": ("{scale: 2}", "{scale: 2.0}"),
@@ -229,6 +237,7 @@ def test_canonical_ignores_what_has_no_meaning(old: str, new: str) -> None:
         ("reduction: local_tail", "reduction: scoped"),
         ("kind: attention, reduction: scoped", "kind: mixer"),
         ('["4-5", 1]', "[4, 1]"),
+        ('["0-1", 3]', "[1, 3]"),
         ("after: [", "before: ["),
         ("rows: input", "rows: producer"),
         ("entry: partial", "entry: complete"),

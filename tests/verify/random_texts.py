@@ -99,7 +99,9 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
-        *_pipeline(draw, len(layers)),
+        *(pipeline := _pipeline(draw, len(layers))),
+        *_captures(draw, len(layers), cuts=bool(pipeline)),
+        *_extras(draw, len(layers)),
         *([] if beside else _switches(draw)),
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
@@ -144,6 +146,33 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
+def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
+    """In one case of three one or two captures; where there are cuts most of them travel."""
+    if draw(st.integers(0, 2)) != 1:
+        return []
+    found = []
+    for name in ("eagle", "probe")[: draw(st.integers(1, 2))]:
+        places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
+        words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
+        words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
+        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+            words.append("travels: true")
+        found.append(f"{name}: {{{', '.join(words)}}}")
+    return [f"captures: {{{', '.join(found)}}}"]
+
+
+def _extras(draw: Draw, layers: int) -> list[str]:
+    """In one case of four one or two extras; seldom after a layer that is not there."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    known = st.integers(0, layers - 1 + _rarely(draw))
+    found = []
+    for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
+        after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
+        found.append(f"{name}: {{after: {after}}}")
+    return [f"extras: {{{', '.join(found)}}}"]
+
+
 def _kinds(draw: Draw) -> dict[str, str]:
     """The stages to choose from, by name: attention, dense or sparse."""
     attentions = draw(st.lists(st.sampled_from(ATTENTIONS), max_size=2, unique=True))
@@ -183,6 +212,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+        words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:
