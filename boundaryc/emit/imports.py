@@ -11,7 +11,7 @@ from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
-    {"BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
+    {"BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
     | {"join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset({"rms_norm", "add_rms_norm"})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from boundaryc.emit import quantized
+from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
 from boundaryc.language.model import Additive, Quantize
@@ -13,7 +14,7 @@ from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.state import Phase
 
-OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
+OWN_NAMES = ("fused", "input_scale", "norm", "scales", "value", "values")
 """What functions call things that a parameter of an operation may be called as well."""
 
 
@@ -48,7 +49,8 @@ class Calls:
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read. ``lora``: the tokens of the consumer's input are published;
-    ``latent``: the model makes a latent of it.
+    ``latent``: the model makes a latent of it. ``fused`` is the sum that a fused kernel may do with
+    the add and the norm behind it.
     """
 
     producer: str
@@ -68,6 +70,7 @@ class Calls:
     quantized_sum: str | None = None
     lora: bool = False
     latent: bool = False
+    fused: FusedSum | None = None
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -130,25 +133,46 @@ class Writer:
         """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
         index = 0
         while index < len(sequence):
-            step = sequence[index]
-            following = sequence[index + 1] if index + 1 < len(sequence) else None
-            if following is not None and self._fuses(step, following):
-                self._say(self._added(), "norm")
-                self._call("add_rms_norm")
-                scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
-                added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"
-                self._put(f"{self.value}, {self._written} = {added}")
-                self.residual = self._written
-                index += 2
-                continue
-            self._step(step)
-            index += 1
+            if self.calls.fused is not None and isinstance(sequence[index].op, ops.AllReduce):
+                index += self._attempted(self.calls.fused, sequence[index:])
+            else:
+                index += self._written_from(sequence[index:])
         if self._unpacked:
             carried = self.calls.carried
             names = [self._local(name) if name in self._unpacked else "_" for name in carried]
             tuple_ = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
             self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
+
+    def _written_from(self, sequence: tuple[Step, ...]) -> int:
+        """Writes what ``sequence`` begins with, and says how many steps that were."""
+        step, following = sequence[0], sequence[1] if len(sequence) > 1 else None
+        if following is None or not self._fuses(step, following):
+            self._step(step)
+            return 1
+        self._say(self._added(), "norm")
+        self._call("add_rms_norm")
+        scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
+        added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"
+        self._put(f"{self.value}, {self._written} = {added}")
+        self.residual = self._written
+        return 2
+
+    def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
+        """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
+        before, self.script.lines = self.script.lines, []
+        written = 0
+        while written < 3:
+            written += self._written_from(sequence[written:])
+        unfused, self.script.lines = self.script.lines, before
+        name = self.scope.fused_sum(fused)
+        self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
+        self._put("if fused is None:")
+        self.script.lines += [f"    {line}" for line in unfused]
+        self._put("else:")
+        self._put(f"    {self.value}, {self._written} = fused")
+        self.script.summary[-1] += ", in one kernel where a provider has one"
+        return written
 
     def _fuses(self, step: Step, following: Step) -> bool:
         update, read = self.calls.update, self.calls.read

@@ -33,6 +33,7 @@ def stack_view(plan: StackPlan) -> StackView:
         name=plan.stack.name,
         layers=len(plan.stack.layers),
         pipeline=plan.stack.pipeline is not None,
+        fusion=bool(plan.stack.fusion),
         reasons=_reasons(plan),
         variants=(
             "VARIANTS = {",

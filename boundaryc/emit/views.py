@@ -67,6 +67,8 @@ class TopologyView:
     entry: str
     segments: bool
     overlaps: bool
+    providers: str
+    base: str
     travels: Lines
     hash: str
     imports: Lines
@@ -84,6 +86,7 @@ class StackView:
     name: str
     layers: int
     pipeline: bool
+    fusion: bool
     variants: Lines
     reasons: Lines
     policies: str

@@ -18,6 +18,7 @@ from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.files import read_text
+from boundaryc.language.fusion import resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import NormSpec, Stack
 from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
@@ -90,6 +91,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         branch=branch,
         two_batch=shape.overlap is not None and shape.overlap.two_batch,
         lora=shape.lora,
+        fusion=resolve_providers(shape, context),
+        terminal=resolve_terminal(shape.terminal, stages, layers, context),
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

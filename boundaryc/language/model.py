@@ -112,7 +112,7 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not.
+    not. A MoE whose `finalize` is "deferred" may hand on output that it has not finalised.
     """
 
     name: str
@@ -133,6 +133,7 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    finalize: Literal["here", "deferred"] = field(default="here", metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,21 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Terminal:
+    """How a stack ends: in its final norm, or without one, as what its last update has written.
+
+    With `finalize` "deferred" the final norm may finish what the last stage has not finalised.
+    """
+
+    norm: bool = True
+    finalize: Literal["here", "deferred"] = "here"
+
+
+TERMINAL = Terminal()
+"""The end of a stack that says nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
@@ -221,9 +237,9 @@ class Stack:
     is complete. `pipeline` is what the payload of cuts between layers is, None where there are
     none; with `segments` a forward may stop between layers and go on later. With `two_batch` a
     batch may be split into two that overlap, with `lora` every stage's input says which tokens its
-    rows are. A draft is called `<stack>_<draft>`, has only the stages and operations that it uses,
-    no captures, no cuts, no segments and no drafts, and its paths are those of a stack file of its
-    own.
+    rows are. `fusion` names the fusion providers in order. A draft is called `<stack>_<draft>`, has
+    only the stages and operations that it uses, an end of its own, no captures, no cuts, no
+    segments and no drafts, and its paths are those of a stack file of its own.
     """
 
     name: str
@@ -245,6 +261,8 @@ class Stack:
     segments: bool = field(default=False, metadata=QUIET)
     two_batch: bool = field(default=False, metadata=QUIET)
     lora: bool = field(default=False, metadata=QUIET)
+    fusion: tuple[str, ...] = field(default=(), metadata=QUIET)
+    terminal: Terminal = field(default=TERMINAL, metadata=QUIET)
 
     @property
     def family(self) -> tuple[Stack, ...]:

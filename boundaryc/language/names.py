@@ -62,6 +62,7 @@ RESERVED = {
     "param": _LOCALS | _HELPERS | {"beside", "outputs"},
     "capture": frozenset(),
     "draft": frozenset(),
+    "provider": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""

@@ -16,8 +16,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         # named only
         "enter": ("operation.role=enter",),
         "extras": ("stack.extras",),
-        "finalize": ("stage.finalize",),
-        "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
         "norm bias": ("norm.bias",),
@@ -31,7 +29,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
         "state": ("operation.state",),
         "streams": ("operation.streams",),
-        "terminal": ("stack.terminal",),
         "weight_offset": ("norm.weight_offset",),
         "writes_stream": ("operation.facts=writes_stream",),
     }

@@ -9,30 +9,23 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-MAX_LAYERS = 10_000
-MAX_RANKS = 4_096
-MAX_WIDTH = 1 << 20
-SMALLEST = 1.2e-38
-"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
-MAX_ENTRIES = 256
-"""How many stages, topologies or operations a stack has, and how long a list may be."""
+from boundaryc.language.fusion_shapes import FusionShape, TerminalShape
+from boundaryc.language.shape_base import (
+    MAX_ENTRIES,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    SMALLEST,
+    Axis,
+    Factor,
+    Finalize,
+    Shape,
+    Size,
+    Stages,
+)
 
-Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
-Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
-Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
 Fact = Literal[
     "plain_add",
     "plain_norm",
@@ -43,25 +36,6 @@ Fact = Literal[
     "joins_sum",
     "quantized_sum",
 ]
-
-
-class Shape(BaseModel):
-    """Base of all: no unknown keys, no coercion, no changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @classmethod
-    def word(cls) -> str:
-        """What `boundaryc.language.planned` calls mappings of this shape."""
-        return cls.__name__.removesuffix("Shape").lower()
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_empty(cls, value: object) -> object:
-        """Refuse a key without a value, which a field that may be left out would accept."""
-        if value is None:
-            raise PydanticCustomError("empty", "nothing is written here")
-        return value
 
 
 class NormShape(Shape):
@@ -164,6 +138,9 @@ class StageShape(Shape):
     )
     defer: bool = Field(
         default=True, description="whether a scoped sum may be left to the next stage"
+    )
+    finalize: Finalize = Field(
+        default="here", description="whether a MoE may hand on output that it has not finalised"
     )
 
 
@@ -330,6 +307,9 @@ class DraftShape(Shape):
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
     )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the draft ends, like {norm: false}"
+    )
 
 
 class OverlapShape(Shape):
@@ -398,6 +378,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the stack ends, like {norm: false}"
+    )
+    fusion: FusionShape | None = Field(
+        default=None, description="fused sums, like {providers: [flashinfer]}"
     )
     overlap: OverlapShape | None = Field(
         default=None, description="two-batch overlap, like {two_batch: true}"

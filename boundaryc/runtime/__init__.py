@@ -13,10 +13,6 @@ from boundaryc.runtime.boundaries import (
     Leaves,
     MixerBoundary,
     Norm,
-    Prepare,
-    Prepares,
-    Resume,
-    Resumes,
 )
 from boundaryc.runtime.branches import (
     BesideAttentionBoundary,
@@ -38,7 +34,9 @@ from boundaryc.runtime.collectives import (
     Sizes,
     WideCollective,
 )
+from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
+from boundaryc.runtime.ending import UnnormedStack
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import (
     AddsTail,
@@ -52,6 +50,16 @@ from boundaryc.runtime.exits import (
     Reduce,
 )
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
+from boundaryc.runtime.fusing import FusingFfnBoundary, FusingFfnExit, FusingStack, HandoffNorm
+from boundaryc.runtime.fusion import (
+    FusedAttentionInput,
+    FusedBoundary,
+    FusedInput,
+    FusedMlpInput,
+    FusionPlan,
+    FusionProvider,
+)
+from boundaryc.runtime.handoffs import HandoffOutput
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
@@ -113,8 +121,19 @@ __all__ = [
     "FileSink",
     "Form",
     "Fp8Scale",
+    "FusedAttentionInput",
+    "FusedBoundary",
+    "FusedInput",
+    "FusedMlpInput",
+    "FusingFfnBoundary",
+    "FusingFfnExit",
+    "FusingStack",
+    "FusionPlan",
+    "FusionProvider",
     "GlooCollective",
     "GroupProvider",
+    "HandoffNorm",
+    "HandoffOutput",
     "InputScale",
     "Leave",
     "Leaves",
@@ -152,6 +171,7 @@ __all__ = [
     "TorchGroups",
     "TracedGroups",
     "Transfer",
+    "UnnormedStack",
     "WideCollective",
     "add",
     "add_rms_norm",

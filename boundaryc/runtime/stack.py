@@ -123,9 +123,10 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import Norm, crossing, transfer_of
+from boundaryc.runtime.boundaries import Norm
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -52,6 +53,7 @@ class Form(Enum):
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
     HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
+    DEFERRED = "deferred"  # its exit has not ended it: a fused kernel may, see `handoffs`
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -137,7 +139,8 @@ class ResidualStream:
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
     and written, None where that is not known. ``beside`` has the outputs that wait to be
-    merged, by stage. Every value handed to the model is taken back by identity, once.
+    merged, by stage. ``deferred`` is what an exit has not done, see `handoffs`. Every value handed
+    to the model is taken back by identity, once.
     """
 
     __slots__ = (
@@ -145,6 +148,7 @@ class ResidualStream:
         "at",
         "beside",
         "captured",
+        "deferred",
         "form",
         "handle",
         "left",
@@ -162,6 +166,7 @@ class ResidualStream:
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
+    deferred: object
     at: int
     left: str
     rows: int | None
@@ -181,6 +186,7 @@ class ResidualStream:
         self.value = None
         self.params = ()
         self.access = None
+        self.deferred = None
         self.at = ANY
         self.left = ""
         self.captured = {} if captured is None else captured
@@ -274,6 +280,22 @@ class ResidualStream:
         """Leaves a complete contribution whose update has not run; the model gets it back."""
         self._leave(value, value, params, access)
         return value
+
+    def defer(self, value: Any, work: object) -> OwedOutput:
+        """Leaves what a stage computed and the ``work`` that its exit has not done; see `handoffs`.
+
+        ``value`` is a tensor, or what the producer hands on in place of one.
+        """
+        handle = self.owe(value)
+        self.form = Form.DEFERRED
+        self.deferred = work
+        return handle
+
+    def copied(self, value: Tensor) -> Self:
+        """This stream with ``value`` in place of the one behind its handle."""
+        same = copy(self)
+        same.value = value
+        return same
 
     def keep(self, value: Tensor, access: Access | None = None) -> Tensor:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""
