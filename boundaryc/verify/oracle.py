@@ -107,7 +107,8 @@ def interpret(
         output, before = meaning.transform(stage, computed, params), place
         if branch and place.stage == branch.beside:
             waiting = output
-    return replace(found, output=rms_norm(residual, fixture.final, stack.norm))
+    output = rms_norm(residual, fixture.final, stack.norm) if stack.terminal.norm else residual
+    return replace(found, output=output)
 
 
 def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[Tensor]) -> Tensor:
