@@ -156,6 +156,14 @@ def _dead_link(subject: Subject) -> Iterator[Diagnostic]:
             yield _finding(stack, "BC602", path, message, "leave out `link`")
 
 
+def _dead_fusion(subject: Subject) -> Iterator[Diagnostic]:
+    """BC602: fusion providers where nothing is summed."""
+    stack = subject.stack
+    if stack.fusion and all(spec.tp == 1 for spec in stack.topologies):
+        message = "`fusion` can never apply: one rank sums nothing"
+        yield _finding(stack, "BC602", "fusion", message, "leave out `fusion`")
+
+
 def _needless_rows(subject: Subject) -> Iterator[Diagnostic]:
     """BC603: rows that a read asks for although any rows would do, or there is nothing to cut."""
     stack = subject.stack
@@ -253,6 +261,7 @@ _RULES: tuple[Rule, ...] = (
     _dead_policy,
     _dead_stage_keys,
     _dead_link,
+    _dead_fusion,
     _needless_rows,
     _equal_topologies,
     _skipped_variants,

@@ -9,6 +9,7 @@ import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
 from boundaryc.language.lint import lint
+from boundaryc.language.fusion_shapes import FusionShape, TerminalShape
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
 from boundaryc.language.schema import (
@@ -93,6 +94,7 @@ def test_a_dense_model_is_short() -> None:
         BranchShape,
         CaptureShape,
         DraftShape,
+        FusionShape,
         LayersShape,
         LinkShape,
         MoeShape,
@@ -106,6 +108,7 @@ def test_a_dense_model_is_short() -> None:
         ScaledAddShape,
         StackShape,
         StageShape,
+        TerminalShape,
         TopologyShape,
     ],
 )
