@@ -141,8 +141,8 @@ def left(scene: Scene, stack: Any, batch: Any, hidden: Any) -> Tensor:
     """The stack's output, through the end that its file declares."""
     declared = scene.subject.plan.stack
     if not declared.terminal.norm:
-        output: Tensor = stack.take_output(hidden, batch)
-        return output
+        written: Tensor = stack.take_output(hidden, batch)
+        return written
     options: dict[str, object] = {}
     draw = _seed(scene.cell, "final") % 3
     if declared.fusion and draw:
@@ -151,8 +151,8 @@ def left(scene: Scene, stack: Any, batch: Any, hidden: Any) -> Tensor:
         group = waiting.fused.group if waiting else SingleCollective()
         options["handoff_norm"] = TorchNorm(group, declared.norm.eps, takes=draw == 1)
     final = Parameter(scene.subject.fixture.final)
-    output = stack.norm(hidden, batch, final, **options)
-    return output
+    normed: Tensor = stack.norm(hidden, batch, final, **options)
+    return normed
 
 
 def _seed(cell: Cell, name: str) -> int:

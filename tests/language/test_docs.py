@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
-from boundaryc.language.lint import lint
 from boundaryc.language.fusion_shapes import FusionShape, TerminalShape
+from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
 from boundaryc.language.schema import (

@@ -59,15 +59,21 @@ class Noting:
     raises: bool = False
 
     def attention_input(self, plan: FusionPlan) -> Sequence[FusedAttentionInput]:
-        return [FusedAttentionInput("own", plan.sum_group, partial(self._run, plan), **self.options)]
+        """Its kernel."""
+        return [
+            FusedAttentionInput("own", plan.sum_group, partial(self._run, plan), **self.options)
+        ]
 
     def ffn_input(self, plan: FusionPlan) -> Sequence[FusedMlpInput]:
+        """Its kernel."""
         return [FusedMlpInput("own", plan.sum_group, partial(self._run, plan), **self.options)]
 
     def can_defer_finalize(self, plan: FusionPlan, batch: Any) -> bool:
+        """As the test says."""
         return self.finalize
 
     def can_defer_all_reduce(self, plan: FusionPlan, batch: Any) -> bool:
+        """As the test says."""
         return self.all_reduce
 
     def finalize_norm(self, group: Any) -> Any:
@@ -75,7 +81,13 @@ class Noting:
         return Ending(self, group)
 
     def _run(
-        self, plan: FusionPlan, contribution: Any, residual: Any, weight: Any, group: Any, batch: Any
+        self,
+        plan: FusionPlan,
+        contribution: Any,
+        residual: Any,
+        weight: Any,
+        group: Any,
+        batch: Any,
     ) -> tuple[Tensor, Tensor] | None:
         handed = "handed " * isinstance(contribution, HandoffOutput)
         if not self.takes(plan.consumer, contribution):
@@ -148,6 +160,7 @@ class Forward:
         return hidden
 
     def boundary(self, index: int, name: str) -> Any:
+        """One boundary, bound."""
         norms = {one: self.bound or Unit(WIDTH) for one in self.layers[index]}
         return getattr(self.rank.stack.layer(index).bind(**norms), name)
 
@@ -216,5 +229,3 @@ def outputs(ranks: Sequence[Rank]) -> Tensor:
 def census(traces: list[list[Call]]) -> list[list[tuple[str, str, tuple[int, ...]]]]:
     """The collectives of each rank in order, whoever started them."""
     return [[(call.kind, call.label, call.shape) for call in trace] for trace in traces]
-
-

@@ -65,7 +65,9 @@ def test_every_rank_leaves_with_what_the_oracle_says(runs: Prover) -> None:
 
 def test_a_norm_that_no_one_reads_is_not_there(runs: Prover) -> None:
     """The last update runs at its producer, and the final norm is refused."""
-    draft = "drafts: {next: {layers: {count: 1, default: [attention, mlp]}, terminal: {norm: NORM}}}\n"
+    draft = (
+        "drafts: {next: {layers: {count: 1, default: [attention, mlp]}, terminal: {norm: NORM}}}\n"
+    )
     rest = """\
 stages: {attention: {kind: attention}, mlp: {kind: ffn}}
 layers: {count: 1, default: [attention, mlp]}

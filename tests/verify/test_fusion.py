@@ -153,7 +153,9 @@ def test_one_that_raises_after_its_launch(runs: Prover, unfused: tuple[Tensor, A
         provider.raises = True
         hidden = forward.start()
         attention, mlp = forward.boundary(0, "attention"), forward.boundary(0, "mlp")
-        hidden = forward.stage(attention, "attention", attention.prepare(hidden, forward.rank.batch))
+        hidden = forward.stage(
+            attention, "attention", attention.prepare(hidden, forward.rank.batch)
+        )
         for error, says in ((RuntimeError, "after it was launched"), (BoundaryError, "belong")):
             with pytest.raises(error, match=says):
                 mlp.prepare(hidden, forward.rank.batch)
@@ -210,7 +212,7 @@ def test_fu5_a_limit_is_in_bytes(runs: Prover) -> None:
     ranks, _ = forwards(wide, model=model, provider=limited)  # type: ignore[arg-type]
     large = "own: not tried, {} bytes are more than 4194304"
     assert ranks[0].output == {
-        **dict.fromkeys((1, 64, 292), {"own: tried"}),
+        **{few: {"own: tried"} for few in (1, 64, 292)},
         293: {large.format(293 * 7168 * 2)},
         1024: {large.format(1024 * 7168 * 2)},
         0: {"own: not tried, there are no rows"},
@@ -321,6 +323,7 @@ class Tailed(Forward):
     """A model whose every rank adds what it holds whole, where the exit says so."""
 
     def stage(self, boundary: Any, name: str, x: Tensor) -> Any:
+        """Computes and leaves a stage."""
         if name == "attention":
             return super().stage(boundary, name, x)
         with boundary.exit(self.rank.batch) as out:
@@ -335,8 +338,10 @@ class Tailed(Forward):
 
 @pytest.mark.parametrize("keeps", KEEPS)
 def test_x15_when_a_kept_sum_is_left(keeps: str) -> None:
-    """X15 and line 132, a truth table: what keeps it, all-to-all, quantised, the group, and who
-    accepts the batch; with the same numbers and collectives wherever it ends."""
+    """X15, a truth table: what keeps it, all-to-all, quantised, the group, and who accepts it.
+
+    Line 132 as well. Numbers and collectives are the same wherever the sum ends.
+    """
     says, switch = KEEPS[keeps]
     runs = prover(HEAD + TABLE.replace(" SAYS", says) + switch + FUSION)
 
