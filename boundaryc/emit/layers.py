@@ -43,7 +43,16 @@ class LayerKind:
 ROLES = ("Prepared", "Beside")
 """How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
-    {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
+    {
+        "Any",
+        "AnyFusingStack",
+        "AnyStack",
+        "AttentionBoundary",
+        "Batch",
+        "Column",
+        "FfnBoundary",
+        "GroupProvider",
+    }
     | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
     | {"FusingFfnBoundary"}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}

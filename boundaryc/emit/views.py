@@ -87,6 +87,7 @@ class StackView:
     layers: int
     pipeline: bool
     fusion: bool
+    stack_type: str
     variants: Lines
     reasons: Lines
     policies: str

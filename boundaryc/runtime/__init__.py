@@ -50,7 +50,13 @@ from boundaryc.runtime.exits import (
     Reduce,
 )
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
-from boundaryc.runtime.fusing import FusingFfnBoundary, FusingFfnExit, FusingStack, HandoffNorm
+from boundaryc.runtime.fusing import (
+    AnyFusingStack,
+    FusingFfnBoundary,
+    FusingFfnExit,
+    FusingStack,
+    HandoffNorm,
+)
 from boundaryc.runtime.fusion import (
     FusedAttentionInput,
     FusedBoundary,
@@ -92,6 +98,7 @@ __all__ = [
     "Additive",
     "AddsTail",
     "AnyBatch",
+    "AnyFusingStack",
     "AnyStack",
     "AttentionBoundary",
     "AuxHiddenStateList",

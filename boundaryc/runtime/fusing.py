@@ -155,8 +155,8 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
         """As `Stack.start`; ranks with other providers are told apart too."""
         if self._check is not None:
-            stated = {"fusion": self.fusion, "attached": sorted(self._attached)}
-            self._check.compare("the fusion providers", stated)
+            stated = {"fusion": self.fusion, "providers": sorted(self._attached)}
+            self._check.compare("a forward", stated)
         super().start(batch)
 
     def norm(
@@ -205,3 +205,7 @@ def _finalized(
     norm: HandoffNorm, value: Tensor | HandoffOutput, residual: Tensor, gamma: Tensor
 ) -> Tensor | None:
     return norm.finalize(value, residual, gamma) if isinstance(value, HandoffOutput) else None
+
+
+AnyFusingStack = FusingStack[Any, Any, Any]
+"""A stack of any topology with fusion providers."""

@@ -75,7 +75,7 @@ class TorchProvider:
 
     def _candidates(self, plan: FusionPlan, kind: type[InputT]) -> Sequence[InputT]:
         run = partial(self._run, plan)
-        return (kind("elsewhere", "elsewhere", run), kind("torch", plan.sum_group, run))
+        return (kind("elsewhere", "elsewhere", _elsewhere), kind("torch", plan.sum_group, run))
 
     def _run(
         self,
@@ -106,6 +106,11 @@ class TorchNorm:
         if not self._takes:
             return None
         return summed(handoff, residual, gamma, self._group, self._eps)[0]
+
+
+def _elsewhere(*given: object) -> None:
+    """What completes another sum: FusionError, as this one would be left or done twice."""
+    raise FusionError("a candidate was run that sums over another group")
 
 
 def summed(

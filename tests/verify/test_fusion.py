@@ -241,7 +241,7 @@ def test_a_candidate_for_another_sum_is_passed_over(
     class Elsewhere(Noting):
         def ffn_input(self, plan: Any) -> Sequence[FusedMlpInput]:
             (own,) = super().ffn_input(plan)
-            return [FusedMlpInput("other", "attn_dp", own.run), own]
+            return [FusedMlpInput("other", "attn_dp", lambda *given: given[99]), own]
 
         def attention_input(self, plan: Any) -> Any:
             return []
@@ -289,6 +289,24 @@ def test_providers_are_tried_in_the_order_of_the_file() -> None:
     World[Tensor](2).run(program)
     assert log[:4] in (["kernels", "spare"] * 2, ["kernels", "kernels", "spare", "spare"])
     assert log.count("kernels") == log.count("spare") == 10
+
+
+def test_ranks_with_other_providers(runs: Prover, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told apart before the first stage, where the environment asks for it."""
+    monkeypatch.setenv("BOUNDARYC_CHECK", "1")
+
+    def program(groups: SimulatedGroups) -> str:
+        stack = runs.subject.package.load("tp2", groups)
+        if groups.rank:
+            stack.attach("kernels", Noting())
+        batch = stack.batch(rows_per_dp=[3], padding="sum_len", mode="decode")
+        with pytest.raises(BoundaryError) as caught:
+            stack.start(batch)
+        return str(caught.value)
+
+    differ = "ranks 0 and 1 differ before a forward:"
+    line = "  providers: rank 0 has [], rank 1 has ['kernels']"
+    assert World[str](2).run(program) == [f"{differ}\n{line}"] * 2
 
 
 def test_there_is_no_code_for_providers_that_no_file_declares() -> None:
@@ -452,17 +470,16 @@ def simulated(request: pytest.FixtureRequest) -> Prover:
 
 def test_every_rank_holds_what_the_oracle_says(simulated: Prover) -> None:
     """All sorts of batches, uneven and empty ones; some fused, some declined, used in between."""
-    cells = covering(list(matrix(simulated.subject.plan, Selection())))[::3]
+    cells = covering(list(matrix(simulated.subject.plan, Selection())))[::5]
     for number, cell in enumerate(cells):
         deeds = number if number % 2 else None
         outcome = simulated.run(cell, schedule=number, deeds=deeds)
         assert outcome.failure is None, f"{cell}: {outcome.failure}"
 
 
+@pytest.mark.parametrize("simulated", ["finalize"], indirect=True)
 def test_halves_hold_what_the_oracle_says(simulated: Prover) -> None:
     """Two-batch overlap beside hand-offs: split, merged, with and without exits."""
-    if not simulated.subject.plan.stack.two_batch:
-        pytest.skip("this stack does not overlap")
     for number, topology in enumerate(("tp2", "tp4_dp2")):
         rows, first = ((5,), (2,)) if topology == "tp2" else ((5, 0), (3, 0))
         cell = Cell(topology, "ordinary", "ar", "sum_len", rows)
