@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
 from boundaryc.emit.deferral import behind, deferring
@@ -41,8 +41,7 @@ SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One place that needs a function: an edge, in batches of one column, under one policy."""
 
     edge: Edge
