@@ -10,11 +10,13 @@ from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, e
 from boundaryc.emit.deferral import behind, deferring
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
 from boundaryc.emit.fused import attempted, fused_sum
+from boundaryc.emit.how import How
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
+from boundaryc.emit.norms import norm_call
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, How
+from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
@@ -101,7 +103,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"add_term", "join", "latent", "qkv_latent"}
+    taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
@@ -161,7 +163,8 @@ def _between(
     ways = access(boundary, regime(variant, scope.mesh).rows)
     key = (edge, ways, calls.kept, calls.carried)
     if key not in alike:
-        alike[key] = between(edge, ways, scope, calls, shows=_mixes(plan, edge.consumer))
+        mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+        alike[key] = between(edge, ways, scope, calls, shows=mixes)
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
@@ -192,11 +195,6 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     if not plan.stack.two_batch or producer == ENTRY or plan.stack.stage(producer).kind != "ffn":
         return None
     return handed_on(plan, boundary, rows)
-
-
-def _mixes(plan: StackPlan, stage: str) -> bool:
-    """Whether a stage is a token mixer, such as attention."""
-    return stage != FINAL and plan.stack.stage(stage).kind != "ffn"
 
 
 def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
@@ -271,10 +269,10 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
-    quantize = target.quantize if target else None
-    calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
-    latent = target is not None and target.latent_input
-    calls = replace(calls, lora=plan.stack.lora, latent=latent)
+    calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
+    calls = replace(calls, norm=norm_call(plan.stack, consumer))
+    if target is not None:
+        calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
     if producer == ENTRY:
         return calls
     stage = plan.stack.stage(producer)
@@ -286,7 +284,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]
-    calls = replace(calls, transform=transform, factor=declared.scale)
+    output_norm = norm_call(plan.stack, producer)
+    calls = replace(calls, transform=transform, factor=declared.scale, output_norm=output_norm)
     waits = handed_off(boundary).transform
     return replace(calls, carried=calls.params) if waits else calls
 

@@ -37,7 +37,7 @@ def _sorted(scope: Scope) -> list[FusedSum]:
 
 
 def _made(plan: StackPlan, scope: Scope, fused: FusedSum) -> Lines:
-    mesh, norm = scope.mesh, plan.stack.norm
+    mesh, norm = scope.mesh, plan.stack.norm_of(fused.consumer)
     names = ", ".join(f'"{name}"' for name in mesh.names(fused.rows))
     rows = f"({names},)" if mesh.names(fused.rows)[1:] == () and names else f"({names})"
     group = mesh.label(fused.owes)
@@ -52,6 +52,8 @@ def _made(plan: StackPlan, scope: Scope, fused: FusedSum) -> Lines:
     }
     if norm.accumulate != "fp32":
         words["accumulate"] = f'"{norm.accumulate}"'
+    if norm.weight_offset:
+        words["weight_offset"] = repr(norm.weight_offset)
     words |= {flag: "True" for flag in ("sparse", "finalize", "all_reduce") if getattr(fused, flag)}
     arguments = tuple(f"{name}={value}," for name, value in words.items())
     plan_lines = ("runtime.FusionPlan(", *indented(arguments), ")")

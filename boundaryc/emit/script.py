@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 from boundaryc.emit import quantized
 from boundaryc.emit.fused import FusedSum
+from boundaryc.emit.how import Collective, How
+from boundaryc.emit.norms import USUAL, NormCall
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
 from boundaryc.language.model import Additive, Quantize
@@ -16,24 +17,6 @@ from boundaryc.plan.state import Phase
 
 OWN_NAMES = ("fused", "input_scale", "norm", "scales", "value", "values")
 """What functions call things that a parameter of an operation may be called as well."""
-
-
-class How(Enum):
-    """How a sum is completed; the value is the word that tells functions apart by it."""
-
-    ALL_REDUCE = "ar"
-    REDUCE_SCATTER = "rs"
-    VARIABLE_REDUCE_SCATTER = "rsv"
-    GATHER_SUM = "placed"
-    QUANTIZED = "quantized"
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """One collective of a script: its text, like ``all_reduce(tp)``, and its reason."""
-
-    text: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +32,8 @@ class Calls:
     ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read. ``lora``: the tokens of the consumer's input are published;
-    ``latent``: the model makes a latent of it. ``fused`` is the sum that a fused kernel may do with
-    the add and the norm behind it.
+    ``latent``: the model makes a latent of it. ``norm`` is the consumer's, ``output_norm`` the
+    producer's. ``fused`` is the sum that a fused kernel may do with the add and the norm behind it.
     """
 
     producer: str
@@ -70,6 +53,8 @@ class Calls:
     quantized_sum: str | None = None
     lora: bool = False
     latent: bool = False
+    norm: NormCall = USUAL
+    output_norm: NormCall = USUAL
     fused: FusedSum | None = None
 
     @property
@@ -152,8 +137,7 @@ class Writer:
             return 1
         self._say(self._added(), "norm")
         self._call("add_rms_norm")
-        scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
-        added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"
+        added = self.calls.norm.of_sum(self.value, self.residual, self.calls.scale)
         self._put(f"{self.value}, {self._written} = {added}")
         self.residual = self._written
         return 2
@@ -325,7 +309,7 @@ class Writer:
         params = self._bound(transform)
         if transform.call is None:
             self._call("rms_norm")
-            self._put(f"{self.value} = rms_norm({self.value}, {params[0]}.weight)")
+            self._put(f"{self.value} = {self.calls.output_norm.of(self.value, params[0])}")
             self._say("norm of the output")
             return
         arguments = ", ".join([f"{self.value}{self._own}", *params])
@@ -369,7 +353,7 @@ class Writer:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
             self._call("rms_norm")
-            self._put(f"{self.value} = rms_norm({self.residual}, norm.weight)")
+            self._put(f"{self.value} = {self.calls.norm.of(self.residual, 'norm')}")
             self._say("norm")
         elif read.call is None:
             self._put(f"{self.value} = {self.residual}")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from boundaryc.language.shape_base import MAX_ENTRIES, Finalize, Shape
+from boundaryc.language.base_shape import Shape
+
+MAX_PROVIDERS = 16
+
+Finalize = Literal["here", "deferred"]
 
 
 class FusionShape(Shape):
@@ -12,7 +18,7 @@ class FusionShape(Shape):
 
     providers: list[str] = Field(
         min_length=1,
-        max_length=MAX_ENTRIES,
+        max_length=MAX_PROVIDERS,
         description="names of fusion providers, in the order in which they are tried",
     )
 

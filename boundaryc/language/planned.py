@@ -20,7 +20,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),
-        "norm of a stage": ("stage.norm",),
         "per_call": ("operation.facts=per_call",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual": ("stack.residual",),
@@ -29,7 +28,6 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
         "state": ("operation.state",),
         "streams": ("operation.streams",),
-        "weight_offset": ("norm.weight_offset",),
         "writes_stream": ("operation.facts=writes_stream",),
     }
 )

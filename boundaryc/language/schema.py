@@ -12,19 +12,20 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from boundaryc.language.fusion_shapes import FusionShape, TerminalShape
-from boundaryc.language.shape_base import (
-    MAX_ENTRIES,
-    MAX_LAYERS,
-    MAX_WIDTH,
-    SMALLEST,
-    Axis,
-    Factor,
-    Finalize,
-    Shape,
-    Size,
-    Stages,
-)
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.fusion_shapes import Finalize, FusionShape, TerminalShape
+from boundaryc.language.norms import NormShape
+
+MAX_LAYERS = 10_000
+MAX_RANKS = 4_096
+MAX_WIDTH = 1 << 20
+MAX_ENTRIES = 256
+"""How many stages, topologies or operations a stack has, and how long a list may be."""
+
+Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
+Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
+Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
+Factor = Annotated[float, Field(gt=0, le=1e6)]
 
 Fact = Literal[
     "plain_add",
@@ -36,16 +37,6 @@ Fact = Literal[
     "joins_sum",
     "quantized_sum",
 ]
-
-
-class NormShape(Shape):
-    """`norm`: what the stages and the end of the stack normalise with."""
-
-    kind: Literal["rms"] = Field(description="the norm's formula")
-    eps: float = Field(ge=SMALLEST, lt=1, description="added to the mean square, like 1.0e-6")
-    accumulate: Literal["fp32", "rounded"] = Field(
-        default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
-    )
 
 
 class ScaledAddShape(Shape):
@@ -119,6 +110,7 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="axes that the rows of a built-in read must be whole over",
     )
+    norm: NormShape | None = Field(default=None, description="its own norm, if not the stack's")
     quantize: QuantizeShape | None = Field(
         default=None, description="the input as values and scales, like {format: fp8, scale: token}"
     )

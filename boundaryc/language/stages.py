@@ -24,6 +24,7 @@ from boundaryc.language.stage_keys import (
     check_keys,
     resolve_additive,
     resolve_quantize,
+    resolve_stage_norm,
     resolve_transform,
     resolve_update,
 )
@@ -144,6 +145,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         defer=entry.defer,
         latent_input=entry.latent_input,
         finalize=resolve_finalize(entry, reduction, shape, path, context),
+        norm=resolve_stage_norm(entry, shape, path, context),
     )
 
 

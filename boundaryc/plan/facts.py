@@ -67,7 +67,8 @@ def edge_facts(
     scatter = permitted(policy if sent.policy else None, variable=variable_scatter)
     ends = edge.consumer == FINAL and edge.producer != ENTRY
     equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
-    fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
+    unrounded = stack.norm_of(edge.consumer).accumulate == "fp32"
+    fused = unrounded and asked.norm and asked.on is None
     return EdgeFacts(
         sizes=mesh.sizes,
         even=equal,

@@ -7,14 +7,15 @@ from typing import Any, Protocol, cast
 
 from torch import Tensor
 
-from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import FfnBoundary, Norm
+from boundaryc.runtime.batch import Batch, GroupsT, RowsT
+from boundaryc.runtime.boundaries import FfnBoundary
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
+from boundaryc.runtime.params import Norm
 from boundaryc.runtime.stack import Stack
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position
 from boundaryc.runtime.table import LayerT
@@ -193,7 +194,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
                 work, value = taken(hidden, batch)
                 out = _finalized(handoff_norm, value, stream.residual, norm.weight)
                 if out is not None:
-                    LeavingBatch(batch)
+                    batch.release()
                     return out
                 hidden = work.done(value, batch)
         return super().norm(

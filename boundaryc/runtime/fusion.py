@@ -34,9 +34,10 @@ class FusionPlan:
 
     ``input`` is what the norm is for: attention, which any token mixer is called here, an FFN, or
     the end of the stack. The sum is owed over the group labelled ``sum_group``; rows are cut over
-    the atoms ``rows``. ``accumulate`` says where the sum that is normed is rounded. ``sparse``: the
-    producer is a MoE. ``finalize``: the producer may hand on what it has not finalised;
-    ``all_reduce``: the sum is the producer's own, and a fused kernel alone may end it later.
+    the atoms ``rows``. The norm is the consumer's: ``weight_offset`` is added to its weight, and
+    ``accumulate`` says where the sum that is normed is rounded. ``sparse``: the producer is a MoE.
+    ``finalize``: the producer may hand on what it has not finalised; ``all_reduce``: the sum is the
+    producer's own, and a fused kernel alone may end it later.
     """
 
     producer: str
@@ -47,6 +48,7 @@ class FusionPlan:
     hidden_size: int
     eps: float
     accumulate: Accumulate = "fp32"
+    weight_offset: float = 0.0
     sparse: bool = False
     finalize: bool = False
     all_reduce: bool = False

@@ -123,7 +123,6 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import Norm
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.crossing import crossing, transfer_of
@@ -132,6 +131,7 @@ from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.params import Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
 from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
@@ -184,13 +184,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
         every = range(table.depth)
         layers = every if layers is None else layers
-        if (
-            not isinstance(layers, range)
-            or layers.step != 1
-            or not layers
-            or layers[0] not in every
-            or layers[-1] not in every
-        ):
+        consecutive = isinstance(layers, range) and layers.step == 1 and bool(layers)
+        if not consecutive or layers[0] not in every or layers[-1] not in every:
             raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
         self.groups, self._check = self._connect(groups, check, about)
@@ -203,6 +198,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             *(self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry),
             segments=self.segments,
             overlaps=self.overlaps,
+            checks=self._check is not None,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:

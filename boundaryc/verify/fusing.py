@@ -14,6 +14,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from boundaryc.language.model import NormSpec
 from boundaryc.runtime import (
     Collective,
     FusedAttentionInput,
@@ -49,13 +50,10 @@ class Unfinished(HandoffOutput):
 
 
 class TorchProvider:
-    """A provider whose kernel is torch's; ``seed`` decides what it takes, with what ranks share.
+    """A provider whose kernel is torch's; ``seed`` decides what it takes, with what ranks share."""
 
-    ``every``: it takes all that it is asked for.
-    """
-
-    def __init__(self, eps: float, seed: int, *, every: bool = False) -> None:
-        self._eps, self._seed, self._every = eps, seed, every
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
 
     def attention_input(self, plan: FusionPlan) -> Sequence[FusedAttentionInput]:
         """One that sums elsewhere, and the one that may take it."""
@@ -88,24 +86,25 @@ class TorchProvider:
     ) -> tuple[Tensor, Tensor] | None:
         if not self._takes("input", plan, batch):
             return None
-        return summed(contribution, residual, weight, group, self._eps)
+        return summed(contribution, residual, weight + plan.weight_offset, group, plan.eps)
 
     def _takes(self, what: str, plan: FusionPlan, batch: Any) -> bool:
         facts = (self._seed, what, plan.producer, plan.consumer, batch.facts.rows_per_dp)
-        return self._every or crc32(repr(facts).encode()) % 3 > 0
+        return crc32(repr(facts).encode()) % 3 > 0
 
 
 class TorchNorm:
     """A final norm that finishes hand-offs whose sum is over ``group``; see `TorchProvider`."""
 
-    def __init__(self, group: Collective, eps: float, *, takes: bool) -> None:
-        self._group, self._eps, self._takes = group, eps, takes
+    def __init__(self, group: Collective, norm: NormSpec, *, takes: bool) -> None:
+        self._group, self._norm, self._takes = group, norm, takes
 
     def finalize(self, handoff: HandoffOutput, residual: Tensor, gamma: Tensor) -> Tensor | None:
         """The finished, summed, added and normed output, or None."""
         if not self._takes:
             return None
-        return summed(handoff, residual, gamma, self._group, self._eps)[0]
+        gamma = gamma + self._norm.weight_offset
+        return summed(handoff, residual, gamma, self._group, self._norm.eps)[0]
 
 
 def _elsewhere(*given: object) -> None:
@@ -132,8 +131,7 @@ def attach(stack: Any, scene: Scene) -> Any:
     """``stack`` with its providers, if its file names some; the last of several is not there."""
     names = scene.subject.plan.stack.fusion
     for name in names[:-1] or names:
-        eps = scene.subject.plan.stack.norm.eps
-        stack.attach(name, TorchProvider(eps, _seed(scene.cell, name)))
+        stack.attach(name, TorchProvider(_seed(scene.cell, name)))
     return stack
 
 
@@ -154,7 +152,7 @@ def left(scene: Scene, stack: Any, batch: Any, hidden: Any) -> Tensor:
         # Where nothing waits there is nothing to finish, and no group to do it in.
         waiting = batch.stream.deferred
         group = waiting.fused.group if waiting else SingleCollective()
-        options["handoff_norm"] = TorchNorm(group, declared.norm.eps, takes=draw == 1)
+        options["handoff_norm"] = TorchNorm(group, declared.norm, takes=draw == 1)
     final = Parameter(scene.subject.fixture.final)
     normed: Tensor = stack.norm(hidden, batch, final, **options)
     return normed

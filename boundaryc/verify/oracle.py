@@ -123,20 +123,21 @@ def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[T
 
 
 def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """The rows x [rows, width], each over its root mean square, times the weight [width]."""
-    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * weight
+    """The rows x [rows, width], each over its root mean square, times weight [width] and offset."""
+    factor = weight + norm.weight_offset
+    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
 
 
 class _Meaning:
     """Reads, transforms and updates by name, as their definitions say."""
 
     def __init__(self, stack: Stack) -> None:
-        self._norm = stack.norm
+        self._norm_of = stack.norm_of
         self._declared = {declared.name: declared for declared in stack.operations}
 
     def read(self, stage: Stage, residual: Tensor, params: dict[str, Tensor]) -> Tensor:
         if stage.read == "norm":
-            return rms_norm(residual, params["norm"], self._norm)
+            return rms_norm(residual, params["norm"], self._norm_of(stage.name))
         if stage.read == "raw":
             return residual
         return _call(self._declared[stage.read], params, residual)
@@ -159,7 +160,7 @@ class _Meaning:
             assert declared.scale is not None
             return declared.scale * output
         if declared.name == "norm":
-            return rms_norm(output, params["output_norm"], self._norm)
+            return rms_norm(output, params["output_norm"], self._norm_of(stage.name))
         return _call(self._declared[declared.name], params, output)
 
 

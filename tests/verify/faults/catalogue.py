@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from tests.verify.faults import emitter, models_and_language, planner, runtime
+from tests.verify.faults import emitter, models_and_language, numbers, planner, runtime
 
-FAULTS = (*planner.FAULTS, *emitter.FAULTS, *runtime.FAULTS, *models_and_language.FAULTS)
+FAULTS = (
+    *planner.FAULTS,
+    *emitter.FAULTS,
+    *runtime.FAULTS,
+    *numbers.FAULTS,
+    *models_and_language.FAULTS,
+)
