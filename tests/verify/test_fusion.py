@@ -334,6 +334,11 @@ KEEPS = {
     "lora, quantised": (", quantized_sum: fp8", "lora: true\n"),
     "tail, quantised": (", reduction: local_tail, quantized_sum: fp8", ""),
     "lora, kept": (", defer: false", "lora: true\n"),
+    "lora, early": (
+        ", update: early",
+        'lora: true\noperations: {early: {role: update, call: "tests.verify.operations:plain_add", '
+        "facts: [plain_add, at_producer]}}\n",
+    ),
 }
 
 
@@ -452,7 +457,9 @@ overlap: {two_batch: true}
 stages:
   attention: {kind: attention}
   mlp: {kind: ffn}
-  experts: {kind: ffn, sparse: true, reduction: local_tail}
+  experts:
+    {kind: ffn, sparse: true, reduction: local_tail,
+     norm: {kind: rms, eps: 1.0e-3, weight_offset: 1}}
 layers: {pattern: "DEED", stages: {D: [attention, mlp], E: [attention, experts]}}
 topologies: {tp2: {tp: 2}, tp4: {tp: 4, moe: {ep: 2}}, tp4_dp2: {tp: 4, attn_dp: 2}}
 lora: true
