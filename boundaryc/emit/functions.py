@@ -14,7 +14,7 @@ from boundaryc.emit.how import How
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
-from boundaryc.emit.norms import norm_call
+from boundaryc.emit.norms import ADDED, FUNCTIONS, norm_call
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
@@ -28,6 +28,8 @@ from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
+FINAL_READ = "norm"
+"""How the end of a stack reads the residual."""
 NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
 
@@ -102,12 +104,12 @@ class TopologyFunctions:
 def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
+    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
+    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
+    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"FusedBoundary", "fused", "quantized_all_reduce"}
+    taken |= {"FusedBoundary", "fused", "latent", "quantized_all_reduce"}
     taken |= {param for op in outside.values() for param in op.params}
     taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}
@@ -243,7 +245,8 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
 
 def final_read(stack: Stack) -> str:
     """How the end of a stack reads the residual."""
-    return "norm" if stack.terminal.norm else NO_READ
+    normed = stack.terminal.norm and stack.norm.kind != "none"
+    return FINAL_READ if normed else NO_READ
 
 
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:

@@ -78,6 +78,8 @@ def _adds_and_norms(plan: StackPlan, edge: Edge) -> bool:
     stage = plan.stack.stage(edge.producer)
     if not plan.operations[stage.update].facts.plain_add or stage.update_scale is not None:
         return False
+    if plan.stack.norm_of(edge.consumer).kind != "rms":
+        return False
     if edge.consumer == FINAL:
         return plan.stack.terminal.norm
     read = plan.operations[plan.stack.stage(edge.consumer).read]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.fused import may_defer_any
 from boundaryc.emit.layout_text import listed
+from boundaryc.emit.norms import type_of
 from boundaryc.language.model import Stage
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan.result import StackPlan
@@ -43,18 +44,9 @@ class LayerKind:
 ROLES = ("Prepared", "Beside")
 """How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
-    {
-        "Any",
-        "AnyFusingStack",
-        "AnyStack",
-        "AttentionBoundary",
-        "Batch",
-        "Column",
-        "FfnBoundary",
-        "GroupProvider",
-    }
-    | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
-    | {"FusingFfnBoundary"}
+    {"Any", "AnyFusingStack", "AnyStack", "AttentionBoundary", "Batch", "BiasedNorm", "Column"}
+    | {"FfnBoundary", "FusingFfnBoundary", "GroupProvider", "Groups", "InputScale", "Layer"}
+    | {"MixerBoundary", "Norm", "Rows", "Stack", "Table"}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
 """Classes that stand beside those of layers in some generated module."""
@@ -113,8 +105,12 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     transform: tuple[Param, ...] = ()
     if stage.transform is not None:
         declared = plan.operations[transform_operation(stage.transform.name)]
-        transform = tuple(_transform_param(name, param, declared) for param in declared.params)
-    reads = [_param(name, param, norm=read.call is None) for param in read.params]
+        norm = type_of(plan.stack.norm_of(name))
+        transform = tuple(
+            _transform_param(name, param, declared, norm) for param in declared.params
+        )
+    norm = type_of(plan.stack.norm_of(name))
+    reads = [_param(name, param, norm=norm if read.call is None else "") for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
     if stage.quantize is not None:
@@ -122,7 +118,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     if stage.latent_input:
         meaning = f"what makes the latent input of {name}, `(input, batch) -> latent`"
         reads.append(Param(f"{name}_qkv_latent", "Any", meaning))
-    params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
+    params = [*transform, *(_param(name, param) for param in update.params)]
     return StageSlot(
         stage,
         f"{_role(plan, stage)}{_boundary(stage)}",
@@ -146,10 +142,10 @@ def _role(plan: StackPlan, stage: Stage) -> str:
     return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(stage.name, "")
 
 
-def _transform_param(stage: str, param: str, transform: Operation) -> Param:
+def _transform_param(stage: str, param: str, transform: Operation, norm: str) -> Param:
     if transform.call is None:
-        return Param(f"{stage}_{param}", "Norm", f"the norm of the output of {stage}")
-    return _param(stage, param, norm=False)
+        return Param(f"{stage}_{param}", norm, f"the norm of the output of {stage}")
+    return _param(stage, param)
 
 
 def _scale_param(stage: str, param: str) -> Param:
@@ -157,7 +153,7 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _param(stage: str, param: str, *, norm: bool) -> Param:
+def _param(stage: str, param: str, *, norm: str = "") -> Param:
     if norm:
-        return Param(stage, "Norm", f"the norm before {stage}")
+        return Param(stage, norm, f"the norm before {stage}")
     return Param(f"{stage}_{param}", "Any", f"`{param}` of the operations of {stage}")

@@ -14,6 +14,7 @@ from boundaryc.emit.layout_text import (
     indented,
     tuple_lines,
 )
+from boundaryc.emit.runs import consecutive
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
 from boundaryc.graph.build import capture_places
@@ -152,6 +153,7 @@ def topology_view(
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         segments=plan.stack.segments,
+        extras=_extras(plan),
         travels=_travelling(plan),
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
         overlaps=plan.stack.two_batch,
@@ -192,6 +194,16 @@ def _travelling(plan: StackPlan) -> Lines:
             places = ", ".join(map(str, capture_places(plan.stack, capture)))
             items.append(f'("{capture.name}", "{capture.rows}", ({places},))')
     return tuple_lines("travels = ", items, indent=4) if items else ()
+
+
+def _extras(plan: StackPlan) -> Lines:
+    """The extra contributions, each with the layers that it follows, as inclusive ranges."""
+    items = [
+        f'("{extra.name}", {first}, {last})'
+        for extra in plan.stack.extras
+        for first, last in consecutive(extra.layers)
+    ]
+    return tuple_lines("extras = ", items, indent=4) if items else ()
 
 
 def _modules(functions: TopologyFunctions) -> list[str]:

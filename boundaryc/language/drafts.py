@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 _OWN = frozenset(
     {"layers", "policy", "stack", "captures", "drafts", "entry"}
-    | {"branch", "pipeline", "segments", "terminal"}
+    | {"branch", "extras", "pipeline", "segments", "terminal"}
 )
 
 
@@ -86,6 +86,7 @@ def _draft(
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
+        extras=(),
         drafts=(),
         pipeline=None,
         segments=False,

@@ -125,7 +125,8 @@ def _repeated_norms(subject: Subject) -> Iterator[Diagnostic]:
     stack = subject.stack
     for stage in stack.stages:
         path = f"stages.{stage.name}.norm"
-        if stage.norm is None and path in stack.spans:
+        same = subject.written.get(f"{path}.kind") == stack.norm.kind
+        if stage.norm is None and path in stack.spans and same:
             message = f"the norm of `{stage.name}` is the stack's"
             other = ("norm", "the same norm")
             yield _finding(stack, "BC601", path, message, "leave out `norm`", other)
@@ -152,6 +153,10 @@ def _dead_stage_keys(subject: Subject) -> Iterator[Diagnostic]:
             message = "`order: token` can never apply: the variant context_parallel is not listed"
             help_ = "leave out `order`, or list the variant"
             yield _finding(stack, "BC602", f"{path}.order", message, help_)
+        if not stage.gathers_tp_input and "input_scattered" not in stack.variants:
+            message = "`gathers_tp_input` can never apply: no variant scatters an input"
+            help_ = "leave out `gathers_tp_input`, or list the variant input_scattered"
+            yield _finding(stack, "BC602", f"{path}.gathers_tp_input", message, help_)
         if stage.joins_sum and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`joins_sum: allow` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.joins_sum", message, "leave out `joins_sum`")

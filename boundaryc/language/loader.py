@@ -17,11 +17,12 @@ from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
+from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
 from boundaryc.language.fusion import resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
-from boundaryc.language.norms import resolve_norm
+from boundaryc.language.norms import check_norm, meant_norm
 from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
 from boundaryc.language.reader import Tree, read
 from boundaryc.language.residual import operations_of, resolve_operations
@@ -63,6 +64,7 @@ def loads(text: str, source: str = "<string>") -> Stack:
 
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
+    check_norm(shape.norm, ("norm",), context)
     stages = resolve_stages(shape.stages, {}, shape, context)
     in_branch = meant(shape.branch, stages)
     declared = [name for name in stages if name not in in_branch]
@@ -75,7 +77,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
     stack = Stack(
         name=shape.stack,
         hidden_size=shape.hidden_size,
-        norm=resolve_norm(shape.norm),
+        norm=meant_norm(shape.norm),
         stages=by_first_use(stages, layers),
         layers=layers,
         topologies=topologies,
@@ -84,9 +86,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(
-            shape.captures, len(layers), context, cuts=shape.pipeline is not None
-        ),
+        captures=resolve_captures(shape, len(layers), context),
+        extras=resolve_extras(shape, layers, context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,

@@ -31,13 +31,15 @@ class NormSpec:
 
     `accumulate` says where the sum that a norm reads is rounded: "fp32" carries it unrounded into
     the norm, "rounded" brings it to the residual's dtype first. `weight_offset` is added to the
-    weight, in float32.
+    weight, in float32. A "layer" norm subtracts the mean, and may have a `bias`; with "none" what
+    is read is the residual, and nothing else has a meaning.
     """
 
-    kind: Literal["rms"]
+    kind: Literal["rms", "layer", "none"]
     eps: float
     accumulate: Accumulate
     weight_offset: float = field(default=0.0, metadata=QUIET)
+    bias: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,10 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not. `norm` is its own norm, of what it reads and of its output; None where it has the stack's.
-    A MoE whose `finalize` is "deferred" may hand on output that it has not finalised.
+    not. Without `gathers_tp_input` a token mixer takes all rows of its attention-TP ranks in every
+    batch; else it gathers, wherever that suits it, what a batch scatters over them. `norm` is its
+    own norm, of what it reads and of its output; None where it has the stack's. A MoE whose
+    `finalize` is "deferred" may hand on output that it has not finalised.
     """
 
     name: str
@@ -137,6 +141,7 @@ class Stage:
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
     finalize: Literal["here", "deferred"] = field(default="here", metadata=QUIET)
+    gathers_tp_input: bool = field(default=True, metadata=QUIET)
     norm: NormSpec | None = field(default=None, metadata=QUIET)
 
 
@@ -198,6 +203,18 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """A contribution of the model's own that is added once after each of `layers`, which ascend.
+
+    It is added to the output of the layer's last stage before its update, or to the residual where
+    that update runs at the producer.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """Stages beside another one, in every layer that has it.
 
@@ -235,16 +252,16 @@ class Stack:
     in the language's order: reordering keys of the file changes nothing.
     `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
     follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
-    for. `source` is the name the file was loaded under. `spans`
-    maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
-    that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
-    meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
-    is complete. `pipeline` is what the payload of cuts between layers is, None where there are
-    none; with `segments` a forward may stop between layers and go on later. With `two_batch` a
-    batch may be split into two that overlap, with `lora` every stage's input says which tokens its
-    rows are. `fusion` names the fusion providers in order. A draft is called `<stack>_<draft>`, has
-    only the stages and operations that it uses, an end of its own, no captures, no cuts, no
-    segments and no drafts, and its paths are those of a stack file of its own.
+    for. `source` is the name the file was loaded under. `spans` maps a node's path ("stages.mlp",
+    "topologies.tp4.moe", "layers") to where it is written; a node that was left out has none.
+    Equality and hashing ignore `source` and `spans`: they are not meaning. `captures`, `extras` and
+    `drafts` are ordered by name. `entry` says whether what enters the stack is complete. `pipeline`
+    is what the payload of cuts between layers is, None where there are none; with `segments` a
+    forward may stop between layers and go on later. With `two_batch` a batch may be split into two
+    that overlap, with `lora` every stage's input says which tokens its rows are. `fusion` names the
+    fusion providers in order. A draft is called `<stack>_<draft>`, has only the stages and
+    operations that it uses, an end of its own, no captures, no extras, no cuts, no segments and no
+    drafts, and its paths are those of a stack file of its own.
     """
 
     name: str
@@ -259,6 +276,7 @@ class Stack:
     source: str = field(compare=False)
     spans: Mapping[str, Span] = field(compare=False, repr=False)
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
+    extras: tuple[Extra, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     branch: Branch | None = field(default=None, metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)

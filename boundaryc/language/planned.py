@@ -15,17 +15,11 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
         "enter": ("operation.role=enter",),
-        "extras": ("stack.extras",),
-        "gathers_tp_input": ("stage.gathers_tp_input",),
         "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
-        "norm bias": ("norm.bias",),
-        "norm kinds": ("norm.kind=layer", "norm.kind=none"),
         "per_call": ("operation.facts=per_call",),
-        "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual": ("stack.residual",),
         "residual_dtype": ("stack.residual_dtype",),
         "rewrites_residual": ("operation.facts=rewrites_residual",),
-        "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
         "state": ("operation.state",),
         "streams": ("operation.streams",),
         "writes_stream": ("operation.facts=writes_stream",),

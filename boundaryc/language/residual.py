@@ -10,7 +10,11 @@ from boundaryc.language.names import article, call_problem, did_you_mean
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import OperationShape, ScaledAddShape, StackShape, StageShape
 
-BUILT_IN = {"read": ("norm", "raw"), "update": ("add",), "transform": ("norm",)}
+BUILT_IN = {
+    "read": ("norm", "raw", "post_norm", "sandwich"),
+    "update": ("add", "post_norm", "sandwich"),
+    "transform": ("norm",),
+}
 WITH_FACTOR = {"update": "scaled_add", "transform": "scale"}
 """Built-in operations that are written as `{name: factor}`."""
 
@@ -73,6 +77,10 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
         elif fact == "quantized_sum" and "plain_add" not in entry.facts:
             message = "`quantized_sum` is for an update that is a plain add"
             help_ = "remove the fact, or declare `plain_add` too if the operation is one"
+            context.report("BC209", (*path, "facts", index), message, help_)
+        elif fact == "plain_norm" and len(entry.params) != 1:
+            message = "`plain_norm` is for a read with one param: what has the weight of the norm"
+            help_ = "remove the fact, or declare that param alone"
             context.report("BC209", (*path, "facts", index), message, help_)
     for index, param in enumerate(entry.params):
         context.name("param", param, (*path, "params", index))

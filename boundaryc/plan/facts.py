@@ -12,7 +12,7 @@ from boundaryc.operations import Operation
 from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
-from boundaryc.topology.contracts import Regime, may_defer, obeys_policy
+from boundaryc.topology.contracts import Regime, may_defer, mixer_input, obeys_policy
 
 SCALE = 4
 """Bytes of one scale of a quantised value."""
@@ -127,7 +127,7 @@ def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
     if edge.consumer == FINAL or edge.merges or edge.forks:
-        norm = edge.consumer == FINAL and stack.terminal.norm
+        norm = edge.consumer == FINAL and stack.terminal.norm and stack.norm.kind != "none"
         return _Asked(norm=norm, local=0, whole=0, on=None, quantized=0, tensors=0)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts
@@ -163,7 +163,9 @@ def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
 def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
     """The rows on which each capture of this boundary is kept."""
     declared = {capture.name: capture for capture in stack.captures}
-    rows = {"producer": demands.rows, "input": demands.attention_in}
+    others = (FINAL, MERGE)
+    consumer = None if edge.consumer in others else stack.stage(edge.consumer)
+    rows = {"producer": demands.rows, "input": mixer_input(consumer, demands)}
     return tuple(rows[declared[name].rows] for name in edge.target.captures)
 
 

@@ -67,7 +67,7 @@ from boundaryc.runtime.handoffs import HandoffOutput
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
-from boundaryc.runtime.params import InputScale, Norm
+from boundaryc.runtime.params import BiasedNorm, InputScale, Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
@@ -76,7 +76,15 @@ from boundaryc.runtime.quantize import (
     quantize_int8,
     quantized_all_reduce,
 )
-from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
+from boundaryc.runtime.rowwise import (
+    Accumulate,
+    add,
+    add_layer_norm,
+    add_rms_norm,
+    join,
+    layer_norm,
+    rms_norm,
+)
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import (
@@ -107,6 +115,7 @@ __all__ = [
     "BesideAttentionBoundary",
     "BesideFfnBoundary",
     "BesideMixerBoundary",
+    "BiasedNorm",
     "BoundaryError",
     "BranchExit",
     "BranchOutput",
@@ -180,11 +189,13 @@ __all__ = [
     "UnnormedStack",
     "WideCollective",
     "add",
+    "add_layer_norm",
     "add_rms_norm",
     "add_term",
     "check_term",
     "dequantize",
     "join",
+    "layer_norm",
     "quantize_fp8",
     "quantize_int8",
     "quantized_all_reduce",

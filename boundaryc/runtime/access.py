@@ -77,8 +77,10 @@ def written(hidden: Tensor, batch: Batch[Any, Any]) -> Tensor:
     """
     if not isinstance(hidden, Tensor):
         raise BoundaryError("an unfinished output is no residual; fold it instead")
-    residual = batch.stream.write(hidden)
-    batch.stream.at = ANY  # stages whose work the model did itself are not run
+    stream = batch.stream
+    residual = stream.write(hidden)
+    stream.at = ANY  # stages whose work the model did itself are not run
+    stream.extras = ()
     return residual
 
 
@@ -89,6 +91,7 @@ def take_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
     """
     stream = batch.stream
     value = stream.check(hidden)
+    stream.settle("the end of the stack")
     if stream.state is StreamState.PENDING:
         raise BoundaryError(UNWRITTEN)
     if stream.form in _AS_LEFT and stream.access is not None:
@@ -131,15 +134,21 @@ def add_to_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], extra: Te
     stream = batch.stream
     if stream.state is StreamState.INITIAL:
         return _sum(extra, _input(hidden, batch))
-    if stream.form in _AS_LEFT and stream.state is StreamState.WRITTEN:
-        hidden = fold(hidden, batch)
-    complete = complete_output(hidden, batch)
+    complete = changeable(hidden, batch)
     if stream.form is Form.WRITTEN:
         return stream.write(_sum(extra, complete))
     spread = None if stream.access is None else stream.access.spread
     if spread is not None:
         extra = spread(extra, batch)
     return stream.replace(_sum(extra, complete), stream.form)
+
+
+def changeable(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
+    """What can be added to: the completed output, or the residual of a written stream."""
+    stream = batch.stream
+    if stream.form in _AS_LEFT and stream.state is StreamState.WRITTEN:
+        hidden = fold(hidden, batch)
+    return complete_output(hidden, batch)
 
 
 def capture_output(

@@ -164,7 +164,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm,
+        norm: Norm | None,
         *,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
@@ -188,7 +188,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
                     "capture_output and handoff_norm exclude each other: a fused final norm shows "
                     "no residual"
                 )
-            if handoff_norm is None or batch.stack_rows == 0:
+            if handoff_norm is None or norm is None or batch.stack_rows == 0:
                 hidden = settle(hidden, batch)
             else:
                 work, value = taken(hidden, batch)

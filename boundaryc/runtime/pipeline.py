@@ -88,6 +88,14 @@ class Transfer:
         found = (self.parts or self.finished, self.finished, self._whole)
         return tuple(dict.fromkeys(found))
 
+    def expected(self, *, changed: bool) -> tuple[Part, ...]:
+        """The payload of an output that nobody changed but, if ``changed``, by adding to it."""
+        if not changed:
+            return self.forms[0]
+        if self.owes or not self.parts:
+            return self.finished
+        return self._whole if len(self.parts) == 1 else self.parts
+
     @property
     def _whole(self) -> tuple[Part, ...]:
         return ((RESIDUAL, self.rows),)

@@ -31,10 +31,14 @@ ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a stage is in its stack: how many come before it, and its name for people."""
+    """Where a stage is in its stack: how many come before it, and its name for people.
+
+    ``extras`` are the names of what the model adds to its output before anything else takes it.
+    """
 
     index: int
     name: str
+    extras: tuple[str, ...] = ()
 
 
 class StreamState(Enum):
@@ -135,7 +139,7 @@ class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
     ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
-    names the stage before it.
+    names the stage before it. ``extras`` are the names of what is still to be added to its output.
     ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
@@ -152,6 +156,7 @@ class ResidualStream:
         "beside",
         "captured",
         "deferred",
+        "extras",
         "form",
         "handle",
         "left",
@@ -172,6 +177,7 @@ class ResidualStream:
     deferred: object
     at: int
     left: str
+    extras: tuple[str, ...]
     rows: int | None
     captured: dict[str, list[Tensor]]
     bare: Bare | None
@@ -193,6 +199,7 @@ class ResidualStream:
         self.deferred = None
         self.at = ANY
         self.left = ""
+        self.extras = ()
         self.captured = {} if captured is None else captured
         self.bare = None
         self.beside = {}
@@ -203,20 +210,32 @@ class ResidualStream:
         BoundaryError where it is not. A trace is not followed: layers alike share one, and it would
         have to be made for each of them.
         """
-        if position is None or is_compiling() or self.at in (position.index, ANY):
+        if position is None or is_compiling():
+            return
+        if self.at in (position.index, ANY):
+            self.settle(position.name)
             return
         after = f"after {self.left}" if self.left else "first"
         raise BoundaryError(
             f"{position.name} does not come {after}; run the stages of all layers once and in order"
         )
 
+    def settle(self, follows: str) -> None:
+        """Sees that all extras are in the output that ``follows`` takes: BoundaryError if not."""
+        if self.extras:
+            raise BoundaryError(
+                f"{' and '.join(self.extras)} is added to the output of {self.left} before "
+                f"{follows}: call add_extras, with None where this batch has none"
+            )
+
     def passed(self, position: Position | None) -> None:
         """Takes note that the stage at ``position`` has left its output."""
         if position is None or is_compiling():
-            self.at = ANY
+            self.at, self.extras = ANY, ()
             return
         self.at = position.index + 1
         self.left = position.name
+        self.extras = position.extras
 
     def rest(self) -> None:
         """Sees that the stream is between two stages: BoundaryError where it is not."""

@@ -37,12 +37,18 @@ class Weights:
 
 
 class Parameter:
-    """What a model binds: any object with a ``weight``."""
+    """What a model binds: any object with a ``weight``, and a ``bias`` for what asks for one."""
 
-    __slots__ = ("weight",)
+    __slots__ = ("bias", "weight")
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
+        self.bias = bias_beside(weight)
+
+
+def bias_beside(weight: Tensor) -> Tensor:
+    """The bias [width] of a norm with this weight."""
+    return torch.sin(5.0 * weight)
 
 
 class ScaleParameter:
@@ -82,6 +88,11 @@ class Fixture:
     def addition(self, place: Place, tokens: Tensor) -> Tensor:
         """What a model adds to the residual before ``place`` reads it, from the stack's input."""
         return torch.cos(tokens * self.weights[place].matrix[1])
+
+    def extra(self, place: Place, name: str, tokens: Tensor) -> Tensor:
+        """What a model adds under ``name`` to the output of ``place``, from the stack's input."""
+        row = sum(map(ord, name)) % self.width
+        return torch.sin(2.0 * tokens * self.weights[place].matrix[row])
 
     def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
         """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""

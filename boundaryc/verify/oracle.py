@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from boundaryc.language.model import NormSpec, OperationDecl, Stack, Stage
-from boundaryc.verify.fixture import Fixture, Parameter, Place
+from boundaryc.verify.fixture import Fixture, Parameter, Place, bias_beside
 from boundaryc.verify.quantized import Quantized, quantized
 
 
@@ -72,12 +72,16 @@ def interpret(
     """Runs ``stack`` on ``tokens`` [n, width], which belong to requests of the given lengths."""
     meaning = _Meaning(stack)
     found = Reference({}, {}, {}, {}, torch.empty(0))
-    residual, output, before = tokens, tokens, None
+    residual, output, before, last = tokens, tokens, None, None
     branch, waiting = stack.branch, tokens
     places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
     for place in [*places, end(stack)]:
         if branch and before and before.stage == branch.stages[-1]:
             output, before = waiting + output, Place(before.layer, branch.beside)
+        early = before is not None and meaning.at_producer(stack.stage(before.stage))
+        extra = _extra(stack, fixture, last, tokens)
+        if extra is not None and not early:
+            output = output + extra
         if place in changes.extras:
             output = output + changes.extras[place]
         forks = branch is not None and place.stage == branch.stages[0]
@@ -87,6 +91,7 @@ def interpret(
             params = fixture.weights[before].params
             residual = meaning.update(stack.stage(before.stage), output, residual, params)
             found.written[before] = residual
+            residual = residual if extra is None or not early else residual + extra
         found.outputs[place], found.updated[place] = output, residual
         if place in changes.additions:
             residual = residual + changes.additions[place]
@@ -103,12 +108,22 @@ def interpret(
             parts = found.quantized[place] = quantized(stage.quantize, x, params)
             x = parts.numbers
         found.inputs[place] = x
+        last = place
         computed = found.sums[place] = _computed(stage, place, fixture, x.split(requests))
         output, before = meaning.transform(stage, computed, params), place
         if branch and place.stage == branch.beside:
             waiting = output
-    output = rms_norm(residual, fixture.final, stack.norm) if stack.terminal.norm else residual
-    return replace(found, output=output)
+    ends = normalised(residual, fixture.final, stack.norm) if stack.terminal.norm else residual
+    return replace(found, output=ends)
+
+
+def _extra(stack: Stack, fixture: Fixture, place: Place | None, tokens: Tensor) -> Tensor | None:
+    """All that the stack file's extras add behind the stage at ``place``, if they do."""
+    if place is None or place.stage != stack.layers[place.layer][-1]:
+        return None
+    named = [extra.name for extra in stack.extras if place.layer in extra.layers]
+    added = [fixture.extra(place, name, tokens) for name in named]
+    return torch.stack(added).sum(0) if added else None
 
 
 def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[Tensor]) -> Tensor:
@@ -122,10 +137,18 @@ def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[T
     return output
 
 
-def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """The rows x [rows, width], each over its root mean square, times weight [width] and offset."""
+def normalised(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
+    """The rows x [rows, width], each over its root mean square, times weight [width] and offset.
+
+    A layer norm takes the mean from each row before; one with a bias adds it in the end.
+    """
+    if norm.kind == "none":
+        return x
+    if norm.kind == "layer":
+        x = x - x.mean(dim=-1, keepdim=True)
     factor = weight + norm.weight_offset
-    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    found = x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    return found + bias_beside(weight) if norm.bias else found
 
 
 class _Meaning:
@@ -137,7 +160,7 @@ class _Meaning:
 
     def read(self, stage: Stage, residual: Tensor, params: dict[str, Tensor]) -> Tensor:
         if stage.read == "norm":
-            return rms_norm(residual, params["norm"], self._norm_of(stage.name))
+            return normalised(residual, params["norm"], self._norm_of(stage.name))
         if stage.read == "raw":
             return residual
         return _call(self._declared[stage.read], params, residual)
@@ -152,6 +175,11 @@ class _Meaning:
             return residual + stage.update_scale * contribution
         return _call(self._declared[stage.update], params, contribution, residual)
 
+    def at_producer(self, stage: Stage) -> bool:
+        """Whether the stage's update has run when its layer ends."""
+        declared = self._declared.get(stage.update)
+        return declared is not None and "at_producer" in declared.facts
+
     def transform(self, stage: Stage, output: Tensor, params: dict[str, Tensor]) -> Tensor:
         declared = stage.transform
         if declared is None:
@@ -160,7 +188,7 @@ class _Meaning:
             assert declared.scale is not None
             return declared.scale * output
         if declared.name == "norm":
-            return rms_norm(output, params["output_norm"], self._norm_of(stage.name))
+            return normalised(output, params["output_norm"], self._norm_of(stage.name))
         return _call(self._declared[declared.name], params, output)
 
 

@@ -64,7 +64,9 @@ class Pipeline:
 
     def cross(self, first: int, stack: Any, batch: Any, hidden: Any) -> tuple[Any, Any, Any]:
         """The stack, the batch and the output with which layer ``first`` goes on."""
-        untouched = batch.stream.form is runtime.Form.PLANNED
+        form = batch.stream.form
+        extended = form is runtime.Form.COMPLETED and self._scene.deeds is None  # by an extra
+        untouched = form is runtime.Form.PLANNED or extended
         told = stack.payload(batch, incoming=False)
         sent = stack.to_pp(hidden, batch)
         if untouched and {(one.name, one.rows) for one in told} != _shapes(sent):

@@ -10,6 +10,7 @@ import pytest
 from boundaryc.language import (
     Additive,
     Capture,
+    Extra,
     NormSpec,
     Quantize,
     Stack,
@@ -35,7 +36,7 @@ def _draft(name: str) -> Stack:
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
     stages = {stage.name: stage for stage in loads(ALL).stages}
-    names = "mamba attention mlp gated experts tail plain scaled"
+    names = "mamba attention mlp gated experts tail plain scaled centred bare after around"
     assert list(stages) == names.split()
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
@@ -77,6 +78,15 @@ def test_stages() -> None:
     assert stages["scaled"] == Stage(
         *("scaled", "ffn", False, "scoped", "norm", "add"),
         norm=NormSpec("rms", 1e-5, "rounded", 1.0),
+    )
+    assert stages["centred"].norm == NormSpec("layer", 1e-5, "fp32", bias=True)
+    assert stages["bare"] == Stage("bare", "ffn", False, "scoped", "raw", "add")
+    normed = Transform("norm", None, False)
+    assert stages["after"] == Stage(
+        *("after", "ffn", False, "scoped", "raw", "add"), transform=normed
+    )
+    assert stages["around"] == Stage(
+        *("around", "ffn", False, "scoped", "norm", "add"), transform=normed
     )
 
 
@@ -127,6 +137,12 @@ def test_captures() -> None:
     )
 
 
+def test_extras() -> None:
+    """By name, layers ascending, ranges with both ends."""
+    assert loads(ALL).extras == (Extra("deepstack", (0, 1, 3)),)
+    assert loads(BASE).extras == ()
+
+
 def test_a_draft_inherits_what_it_does_not_say() -> None:
     """And has nothing that it does not use."""
     target, draft = loads(ALL), _draft("demo_nextn")
@@ -139,7 +155,7 @@ def test_a_draft_inherits_what_it_does_not_say() -> None:
     assert (draft.norm, draft.hidden_size) == (target.norm, target.hidden_size)
     assert (draft.topologies, draft.variants) == (target.topologies, target.variants)
     assert (draft.entry, draft.policy_auto) == ("partial", "ar")
-    assert (draft.captures, draft.drafts) == ((), ())
+    assert (draft.captures, draft.extras, draft.drafts) == ((), (), ())
     assert (target.entry, target.policy_auto) == ("complete", "rsv")
     assert [operation.name for operation in draft.operations] == ["gate"]
     assert [operation.name for operation in target.operations] == ["merge", "soften"]
@@ -221,6 +237,7 @@ def test_an_end_that_is_written_out_is_the_default() -> None:
 SAME = {
     "order of terms": ("{sink: divided, bias: rank0}", "{bias: rank0, sink: divided}"),
     "order of layers": ('["4-5", 1]', "[1, 5, 4]"),
+    "order of extras": ('["0-1", 3]', '[3, "0-1"]'),
     "order of axes": ("[attn_tp, attn_cp]", "[attn_cp, attn_tp]"),
     "defaults": ("scale: token}", "scale: token, keep: false}, post_addition: false"),
     "number": ("{scale: 2}", "{scale: 2.0}"),
@@ -254,6 +271,7 @@ def test_canonical_ignores_what_has_no_meaning(old: str, new: str) -> None:
         ("reduction: local_tail", "reduction: scoped"),
         ("kind: attention, reduction: scoped", "kind: mixer"),
         ('["4-5", 1]', "[4, 1]"),
+        ('["0-1", 3]', "[1, 3]"),
         ("after: [", "before: ["),
         ("rows: input", "rows: producer"),
         ("entry: partial", "entry: complete"),

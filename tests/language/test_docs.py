@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from boundaryc.language import CODES, BoundarycError, loads
+from boundaryc.language.base_shape import Shape
 from boundaryc.language.fusion_shapes import FusionShape, TerminalShape
+from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
 from boundaryc.language.lint import lint
 from boundaryc.language.names import RESERVED
 from boundaryc.language.planned import PLANNED
 from boundaryc.language.schema import (
     BranchShape,
-    CaptureShape,
     DraftShape,
     LayersShape,
     LinkShape,
@@ -27,7 +28,6 @@ from boundaryc.language.schema import (
     QuantizeShape,
     ScaledAddShape,
     ScaleShape,
-    Shape,
     StackShape,
     StageShape,
     TopologyShape,
@@ -94,6 +94,7 @@ def test_a_dense_model_is_short() -> None:
         BranchShape,
         CaptureShape,
         DraftShape,
+        ExtraShape,
         FusionShape,
         LayersShape,
         LinkShape,

@@ -44,6 +44,8 @@ def _lint(fragment: str) -> list[tuple[str, int, int]]:
         ),
         ("stages:\n  attention: {kind: attention, order: token}\n  mlp: {kind: ffn}\n",
          ("BC602", 2, 39)),
+        ("stages:\n  attention: {kind: mixer, gathers_tp_input: false}\n  mlp: {kind: ffn}\n",
+         ("BC602", 2, 46)),
         (
             "stages:\n  attention: {kind: attention}\n  mlp: {kind: ffn, joins_sum: allow}\n"
             "topologies: {t: {tp: 4, dense_tp: 1}}\n",

@@ -105,7 +105,9 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
-        *_pipeline(draw, len(layers)),
+        *(pipeline := _pipeline(draw, len(layers))),
+        *_captures(draw, len(layers), cuts=bool(pipeline)),
+        *_extras(draw, len(layers)),
         *switches,
         *ends,
     ]
@@ -151,6 +153,33 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
+def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
+    """In one case of three one or two captures; where there are cuts most of them travel."""
+    if draw(st.integers(0, 2)) != 1:
+        return []
+    found = []
+    for name in ("eagle", "probe")[: draw(st.integers(1, 2))]:
+        places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
+        words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
+        words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
+        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+            words.append("travels: true")
+        found.append(f"{name}: {{{', '.join(words)}}}")
+    return [f"captures: {{{', '.join(found)}}}"]
+
+
+def _extras(draw: Draw, layers: int) -> list[str]:
+    """In one case of four one or two extras; seldom after a layer that is not there."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    known = st.integers(0, layers - 1 + _rarely(draw))
+    found = []
+    for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
+        after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
+        found.append(f"{name}: {{after: {after}}}")
+    return [f"extras: {{{', '.join(found)}}}"]
+
+
 def _kinds(draw: Draw) -> dict[str, str]:
     """The stages to choose from, by name: attention, dense or sparse."""
     attentions = draw(st.lists(st.sampled_from(ATTENTIONS), max_size=2, unique=True))
@@ -167,6 +196,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
     if kind == "sparse":
         words.append("sparse: true")
+    if draw(st.integers(0, 7)) == 5:
+        return f"{{{', '.join([*words, *_named(draw, kind)])}}}"
     for role, built_in in (("read", ("norm", "raw")), ("update", ("add",))):
         own = tuple(name for name, known in OPERATIONS.items() if known[0] == role)
         chosen = draw(st.sampled_from((*built_in * 3, *own)))
@@ -188,6 +219,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+        words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:
@@ -199,9 +232,22 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     return f"{{{', '.join(words)}}}"
 
 
+def _named(draw: Draw, kind: str) -> list[str]:
+    """A read and an update under one name, and what goes with them."""
+    name = draw(st.sampled_from(("sandwich", "post_norm")))
+    words = [f"update: {name}", *([f"read: {name}"] if draw(st.booleans()) else [])]
+    words += [f"norm: {_norm(draw, '0.25')}"] if draw(st.booleans()) else []
+    words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+    return words + (["transform: norm"] if _rarely(draw) else [])
+
+
 def _norm(draw: Draw, eps: str) -> str:
     """A norm: the stack's, or a stage's own."""
-    words = ["kind: rms", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    kind = draw(st.sampled_from(("rms", "rms", "rms", "layer", "layer", "none")))
+    if kind == "none":
+        return "{kind: none}"
+    words = [f"kind: {kind}", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    words += ["bias: true"] if kind == "layer" and draw(st.booleans()) else []
     offset = draw(st.sampled_from(("", "", "1", "-0.5")))
     return f"{{{', '.join([*words, *([f'weight_offset: {offset}'] if offset else [])])}}}"
 
