@@ -79,7 +79,7 @@ def test_the_example_of_an_allowed_finding() -> None:
 def test_there_are_examples_of_both_sorts() -> None:
     """A change of the document's format cannot silence the two tests above."""
     assert sum(not planned for planned, _ in BLOCKS) >= 7
-    assert sum(bool(planned) for planned, _ in BLOCKS) >= 3
+    assert sum(bool(planned) for planned, _ in BLOCKS) >= 1
 
 
 def test_a_dense_model_is_short() -> None:
