@@ -12,7 +12,8 @@ from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
+    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
+    | {"add_term"}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset({*FUNCTIONS, *ADDED})

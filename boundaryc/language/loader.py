@@ -19,6 +19,7 @@ from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
+from boundaryc.language.fusion import resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
 from boundaryc.language.norms import check_norm, meant_norm
@@ -92,6 +93,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         branch=branch,
         two_batch=shape.overlap is not None and shape.overlap.two_batch,
         lora=shape.lora,
+        fusion=resolve_providers(shape, context),
+        terminal=resolve_terminal(shape.terminal, stages, layers, context),
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = operations_of(shape.stages.values())

@@ -118,7 +118,8 @@ class Stage:
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
     not. Without `gathers_tp_input` a token mixer takes all rows of its attention-TP ranks in every
     batch; else it gathers, wherever that suits it, what a batch scatters over them. `norm` is its
-    own norm, of what it reads and of its output; None where it has the stack's.
+    own norm, of what it reads and of its output; None where it has the stack's. A MoE whose
+    `finalize` is "deferred" may hand on output that it has not finalised.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    finalize: Literal["here", "deferred"] = field(default="here", metadata=QUIET)
     gathers_tp_input: bool = field(default=True, metadata=QUIET)
     norm: NormSpec | None = field(default=None, metadata=QUIET)
 
@@ -227,6 +229,21 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Terminal:
+    """How a stack ends: in its final norm, or without one, as what its last update has written.
+
+    With `finalize` "deferred" the final norm may finish what the last stage has not finalised.
+    """
+
+    norm: bool = True
+    finalize: Literal["here", "deferred"] = "here"
+
+
+TERMINAL = Terminal()
+"""The end of a stack that says nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
@@ -241,9 +258,10 @@ class Stack:
     `drafts` are ordered by name. `entry` says whether what enters the stack is complete. `pipeline`
     is what the payload of cuts between layers is, None where there are none; with `segments` a
     forward may stop between layers and go on later. With `two_batch` a batch may be split into two
-    that overlap, with `lora` every stage's input says which tokens its rows are. A draft is called
-    `<stack>_<draft>`, has only the stages and operations that it uses, no captures, no extras, no
-    cuts, no segments and no drafts, and its paths are those of a stack file of its own.
+    that overlap, with `lora` every stage's input says which tokens its rows are. `fusion` names the
+    fusion providers in order. A draft is called `<stack>_<draft>`, has only the stages and
+    operations that it uses, an end of its own, no captures, no extras, no cuts, no segments and no
+    drafts, and its paths are those of a stack file of its own.
     """
 
     name: str
@@ -266,6 +284,8 @@ class Stack:
     segments: bool = field(default=False, metadata=QUIET)
     two_batch: bool = field(default=False, metadata=QUIET)
     lora: bool = field(default=False, metadata=QUIET)
+    fusion: tuple[str, ...] = field(default=(), metadata=QUIET)
+    terminal: Terminal = field(default=TERMINAL, metadata=QUIET)
 
     @property
     def family(self) -> tuple[Stack, ...]:

@@ -64,6 +64,7 @@ RESERVED = {
     "capture": frozenset(),
     "extra": frozenset(),
     "draft": frozenset(),
+    "provider": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from boundaryc.language.base_shape import MAX_ENTRIES, MAX_LAYERS, Shape
+from boundaryc.language.fusion_shapes import Finalize, FusionShape, TerminalShape
 from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
 from boundaryc.language.norm_shape import NormShape
 
@@ -22,6 +23,7 @@ Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
 Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
+
 Fact = Literal[
     "plain_add",
     "plain_norm",
@@ -128,6 +130,9 @@ class StageShape(Shape):
     )
     gathers_tp_input: bool = Field(
         default=True, description="whether a token mixer gathers scattered rows of its input itself"
+    )
+    finalize: Finalize = Field(
+        default="here", description="whether a MoE may hand on output that it has not finalised"
     )
 
 
@@ -255,6 +260,9 @@ class DraftShape(Shape):
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
     )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the draft ends, like {norm: false}"
+    )
 
 
 class OverlapShape(Shape):
@@ -328,6 +336,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the stack ends, like {norm: false}"
+    )
+    fusion: FusionShape | None = Field(
+        default=None, description="fused sums, like {providers: [flashinfer]}"
     )
     overlap: OverlapShape | None = Field(
         default=None, description="two-batch overlap, like {two_batch: true}"

@@ -101,13 +101,18 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
     transform = stage.transform
     return _Sent(
         may_defer=may_defer(stage, consumer, mesh, lora=stack.lora),
-        at_producer=update.facts.at_producer,
+        at_producer=update.facts.at_producer or _ends_written(stack, edge),
         joins=update.facts.plain_add and stage.joins_sum and not edge.merges,
         sums=update.call is None,
         linear=transform is not None and transform.before_reduce_scatter,
         policy=any(obeys_policy(one) for one in _summed(stack, edge)),
         quantized=0 if stage.quantized_sum is None else _quantized_row(stack.hidden_size),
     )
+
+
+def _ends_written(stack: Stack, edge: Edge) -> bool:
+    """Whether the last update must run at its producer: no norm reads the residual behind it."""
+    return edge.consumer == FINAL and not stack.terminal.norm
 
 
 def _summed(stack: Stack, edge: Edge) -> tuple[Stage, ...]:
@@ -122,7 +127,7 @@ def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
     if edge.consumer == FINAL or edge.merges or edge.forks:
-        norm = edge.consumer == FINAL and stack.norm.kind != "none"
+        norm = edge.consumer == FINAL and stack.terminal.norm and stack.norm.kind != "none"
         return _Asked(norm=norm, local=0, whole=0, on=None, quantized=0, tensors=0)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts

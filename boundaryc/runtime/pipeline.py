@@ -17,6 +17,7 @@ from torch import Tensor
 
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handoffs import settle
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
 
@@ -105,10 +106,12 @@ def sent(
 ) -> dict[str, Tensor]:
     """The payload of ``hidden``; the stream is taken apart.
 
-    An output of `postprocess` is folded first. BoundaryError where ``hidden`` is not what the last
-    stage handed out, or where such an output's update is not plain; the stream is kept then.
+    What an exit deferred is done first, and an output of `postprocess` is folded. BoundaryError
+    where ``hidden`` is not what the last stage handed out, or where such an output's update is not
+    plain; the stream is kept then.
     """
     stream = batch.stream
+    hidden = settle(hidden, batch)
     if stream.form is Form.HANDED:
         hidden = fold(hidden, batch)
     form = stream.form

@@ -123,10 +123,10 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.connect import connected, loaded
+from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.extras import Extras, add_extras
 from boundaryc.runtime.extras import after as extras_after

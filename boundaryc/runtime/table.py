@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
-from boundaryc.runtime.boundaries import Prepare, Resumes
+from boundaryc.runtime.crossing import Prepare, Resumes
 from boundaryc.runtime.params import Norm
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.stream import OwedOutput, Position

@@ -71,7 +71,9 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
         if producer is None:
             chosen = () if partial else _before_the_stack(rng)
         else:
-            chosen = _after(plan.operations[stack.stage(producer).update], rng)
+            update = plan.operations[stack.stage(producer).update]
+            ends_written = place == end(stack) and not stack.terminal.norm
+            chosen = _after(update, rng, written=ends_written or update.facts.at_producer)
         acts[place] = (*chosen, *_entering(rng))
         if "add" in chosen:
             extras[place] = some()
@@ -87,9 +89,9 @@ def _before_the_stack(rng: random.Random) -> tuple[Act, ...]:
     return rng.choice(found)
 
 
-def _after(update: Operation, rng: random.Random) -> tuple[Act, ...]:
-    """What may be done with an output that ``update`` is to add to the residual, or did."""
-    if update.facts.at_producer:
+def _after(update: Operation, rng: random.Random, *, written: bool) -> tuple[Act, ...]:
+    """What may be done with an output that ``update`` is to add to the residual, or has."""
+    if written:
         return rng.choice(WRITTEN)
     early: list[Act] = []
     for act in ACCESSORS:

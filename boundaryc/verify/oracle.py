@@ -113,7 +113,8 @@ def interpret(
         output, before = meaning.transform(stage, computed, params), place
         if branch and place.stage == branch.beside:
             waiting = output
-    return replace(found, output=normalised(residual, fixture.final, stack.norm))
+    ends = normalised(residual, fixture.final, stack.norm) if stack.terminal.norm else residual
+    return replace(found, output=ends)
 
 
 def _extra(stack: Stack, fixture: Fixture, place: Place | None, tokens: Tensor) -> Tensor | None:

@@ -19,6 +19,7 @@ from boundaryc.plan.state import Phase
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, mixer_input, regime
 from boundaryc.verify.batches import coordinates
 from boundaryc.verify.fixture import Parameter, Place, ScaleParameter, mix
+from boundaryc.verify.fusing import ended, left
 from boundaryc.verify.oracle import end
 from boundaryc.verify.parts import crossings, on_time, scattered, share, spoil
 from boundaryc.verify.pipeline import Pipeline, batch_facts
@@ -95,8 +96,7 @@ class RankProgram:
 
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
-        out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
-        self.hidden = out
+        self.hidden = out = left(self.scene, self.stack, self.batch, hidden)
         rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
         held = self.scene.held(self.rank, rows)
         self._compare("the final norm", out, held, self.scene.reference.output)
@@ -227,11 +227,10 @@ class RankProgram:
         self._bring(place, y, following, {})
         return self._left(place, exit_.branch_output(y) if merges else exit_.finish(y))
 
-    def _bring(
-        self, place: Place, y: Tensor, following: Boundary, terms: dict[str, Tensor]
-    ) -> None:
+    def _bring(self, place: Place, y: Any, following: Boundary, terms: dict[str, Tensor]) -> None:
         """Notes what this rank adds to a sum that may travel quantised."""
-        if self.scene.subject.plan.stack.stage(place.stage).quantized_sum is None:
+        quantized = self.scene.subject.plan.stack.stage(place.stage).quantized_sum is not None
+        if not quantized or not isinstance(y, Tensor):
             return
         start, sums = following.start, self.scene.sums
         held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
@@ -326,10 +325,9 @@ class RankProgram:
         x[held.positions] = right[held.tokens]
         return x
 
-    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Tensor:
+    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
         """The sum of a stage's output, where compute has to do it."""
-        reduced: Tensor = exit_.reduce_output(y, **terms)
-        return reduced
+        return ended(exit_, y, terms)
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""

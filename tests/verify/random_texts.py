@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_ends import fused
+
 Draw = st.DrawFn
 
 ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
@@ -14,6 +16,8 @@ FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 
 BESIDE = {"side": "dense", "shortcut": "sparse", "look": "attention", "beside_ffn": "dense"}
 """Stages of branches, by name: attention, dense or sparse."""
+
+LORA = "lora: true"
 
 LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
@@ -85,6 +89,8 @@ def cases(draw: Draw) -> Case:
     if beside and not _rarely(draw):
         able = {"ordinary"}
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width)
+    switches = [] if beside else _switches(draw)
+    stages, ends = fused(draw, stages, layers[-1][-1], alone=not beside and LORA not in switches)
     lines = [
         "boundaryc: 1",
         "stack: sample",
@@ -102,14 +108,15 @@ def cases(draw: Draw) -> Case:
         *(pipeline := _pipeline(draw, len(layers))),
         *_captures(draw, len(layers), cuts=bool(pipeline)),
         *_extras(draw, len(layers)),
-        *([] if beside else _switches(draw)),
+        *switches,
+        *ends,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
 
 def _switches(draw: Draw) -> list[str]:
     """Two-batch overlap and LoRA, which are not for a stack with a branch."""
-    switches = ("overlap: {two_batch: true}", "lora: true")
+    switches = ("overlap: {two_batch: true}", LORA)
     return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
