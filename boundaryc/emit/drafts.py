@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import ADDS, Shares, added, added_before, keywords, told_before
+from boundaryc.emit.calls import Calls, Collective, How, Script
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Collective, How, Script, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, steps
 from boundaryc.graph.build import ENTRY, FINAL
@@ -163,7 +164,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     if calls.lora and target != FINAL:
         name = scope.token(way.goal.rows, by_token=way.goal.by_token)
         published = (f"batch.lora_rows = rows.{name}",)
-    named = tuple(f"{name}: {'Any' if read.call else 'Norm'}" for name in read.params)
+    named = tuple(f"{name}: {read.param_type(name)}" for name in read.params)
     results: tuple[str, ...] = ("hidden",)
     if calls.quantize is not None:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)

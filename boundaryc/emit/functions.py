@@ -7,31 +7,25 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
+from boundaryc.emit.calls import Calls, How
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
+from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, How
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
-FINAL_READ = "norm"
-"""How the end of a stack reads the residual."""
 NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
-
-OWN_WORDS = (
-    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
-)
-"""What is in the name of a generated function, and of nothing that is imported."""
 
 SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 """What people call a consumer that is no stage."""
@@ -94,30 +88,6 @@ class TopologyFunctions:
     drafts: dict[Use, Drafts]
     between: dict[Use, Between]
     order: tuple[Edge, ...]
-
-
-def imported_names(plan: StackPlan) -> dict[str, str]:
-    """Under which name each operation from outside is imported, by operation."""
-    outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
-    taken |= {"add_term", "join", "latent", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
-    taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
-    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"quantized_all_reduce"}
-    taken |= {param for op in outside.values() for param in op.params}
-    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
-    calls = {name: f"{op.call}" for name, op in outside.items()}
-    names: dict[str, str] = {}
-    for name, call in calls.items():
-        function = call.partition(":")[2]
-        others = {other.partition(":")[2] for other in calls.values() if other != call}
-        clashes = function in taken or function in others
-        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
-        own = ("complete_over_", "finish_to_send", "fold", "spread_to_")
-        clashes |= function.startswith(own)
-        names[name] = f"{name}_operation" if clashes else function
-    return names
 
 
 def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
@@ -258,14 +228,15 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     if boundary.edge.forks:
         return Calls(producer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
-    read = plan.operations[target.read if target else FINAL_READ]
+    read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     quantize = target.quantize if target else None
     calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
     latent = target is not None and target.latent_input
-    calls = replace(calls, lora=plan.stack.lora, latent=latent)
+    calls = replace(calls, lora=plan.stack.lora, latent=latent, streams=plan.stack.streams)
     if producer == ENTRY:
-        return calls
+        enter = plan.operations[enter_operation(plan.stack)]
+        return replace(calls, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from boundaryc.emit.calls import Collective, Script
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Collective, Script
 from boundaryc.plan.search import Goal
 
 

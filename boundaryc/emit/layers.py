@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.layout_text import listed
 from boundaryc.language.model import Branch, Stage
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
 
@@ -43,6 +43,7 @@ ROLES = ("Prepared", "Beside")
 """How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
     {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
+    | {*PARAM_TYPES.values()}
     | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
@@ -103,7 +104,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     if stage.transform is not None:
         declared = plan.operations[transform_operation(stage.transform.name)]
         transform = tuple(_transform_param(name, param, declared) for param in declared.params)
-    reads = [_param(name, param, norm=read.call is None) for param in read.params]
+    reads = [_read_param(name, param, read) for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
     if stage.quantize is not None:
@@ -111,7 +112,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     if stage.latent_input:
         meaning = f"what makes the latent input of {name}, `(input, batch) -> latent`"
         reads.append(Param(f"{name}_qkv_latent", "Any", meaning))
-    params = [*transform, *(_param(name, param, norm=False) for param in update.params)]
+    params = [*transform, *(_param(name, param) for param in update.params)]
     return StageSlot(
         stage,
         f"{_role(plan.stack.branch, name)}{_boundary(stage)}",
@@ -137,7 +138,7 @@ def _role(branch: Branch | None, name: str) -> str:
 def _transform_param(stage: str, param: str, transform: Operation) -> Param:
     if transform.call is None:
         return Param(f"{stage}_{param}", "Norm", f"the norm of the output of {stage}")
-    return _param(stage, param, norm=False)
+    return _param(stage, param)
 
 
 def _scale_param(stage: str, param: str) -> Param:
@@ -145,7 +146,14 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _param(stage: str, param: str, *, norm: bool) -> Param:
-    if norm:
-        return Param(stage, "Norm", f"the norm before {stage}")
+def _read_param(stage: str, param: str, read: Operation) -> Param:
+    kind = read.param_type(param)
+    if kind == "Norm":
+        return Param(stage, kind, f"the norm before {stage}")
+    if kind == "Any":
+        return _param(stage, param)
+    return Param(f"{stage}_{param}", kind, f"what mixes the streams for {stage}")
+
+
+def _param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "Any", f"`{param}` of the operations of {stage}")

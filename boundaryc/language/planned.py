@@ -14,26 +14,18 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
-        "enter": ("operation.role=enter",),
         "extras": ("stack.extras",),
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
-        "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),
         "norm of a stage": ("stage.norm",),
-        "per_call": ("operation.facts=per_call",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
-        "residual": ("stack.residual",),
         "residual_dtype": ("stack.residual_dtype",),
-        "rewrites_residual": ("operation.facts=rewrites_residual",),
         "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
-        "state": ("operation.state",),
-        "streams": ("operation.streams",),
         "terminal": ("stack.terminal",),
         "weight_offset": ("norm.weight_offset",),
-        "writes_stream": ("operation.facts=writes_stream",),
     }
 )
 

@@ -9,59 +9,21 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-MAX_LAYERS = 10_000
-MAX_RANKS = 4_096
-MAX_WIDTH = 1 << 20
-SMALLEST = 1.2e-38
-"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
-MAX_ENTRIES = 256
-"""How many stages, topologies or operations a stack has, and how long a list may be."""
-
-Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
-Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
-Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
-Fact = Literal[
-    "plain_add",
-    "plain_norm",
-    "row_wise",
-    "linear",
-    "at_producer",
-    "outlives_producer",
-    "joins_sum",
-    "quantized_sum",
-]
-
-
-class Shape(BaseModel):
-    """Base of all: no unknown keys, no coercion, no changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @classmethod
-    def word(cls) -> str:
-        """What `boundaryc.language.planned` calls mappings of this shape."""
-        return cls.__name__.removesuffix("Shape").lower()
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_empty(cls, value: object) -> object:
-        """Refuse a key without a value, which a field that may be left out would accept."""
-        if value is None:
-            raise PydanticCustomError("empty", "nothing is written here")
-        return value
+from boundaryc.language.operation_shapes import OperationShape, ResidualShape
+from boundaryc.language.shape_base import (
+    MAX_ENTRIES,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    SMALLEST,
+    Axis,
+    Factor,
+    Shape,
+    Size,
+    Stages,
+)
 
 
 class NormShape(Shape):
@@ -234,27 +196,6 @@ class TopologyShape(Shape):
     )
 
 
-class OperationShape(Shape):
-    """One entry of `operations`."""
-
-    role: Literal["update", "read", "transform"] = Field(description="where the operation is used")
-    call: str = Field(description="package.module:function")
-    facts: list[Fact] = Field(
-        default=[],
-        max_length=MAX_ENTRIES,
-        description="what the operation promises",
-    )
-    params: list[str] = Field(
-        default=[], max_length=MAX_ENTRIES, description="what it is given, in call order"
-    )
-    read_local: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must still be cut over"
-    )
-    read_whole: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must be whole over"
-    )
-
-
 class PolicyShape(Shape):
     """`policy`: which reduction policy a name stands for."""
 
@@ -375,6 +316,10 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="the stack's own residual operations by name",
+    )
+    residual: ResidualShape | None = Field(
+        default=None,
+        description="operations for all stages, like {kind: hyper_connections, streams: 4}",
     )
     policy: PolicyShape = Field(
         default=PolicyShape(), description="which reduction policy `auto` stands for"

@@ -246,6 +246,11 @@ def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) 
         ("the end of the stack must be handed a complete value", replace(facts, complete_on=None)),
         ("the read must run on rows still sharded there", replace(facts, read_local=0)),
         ("the read needs every row", replace(facts, read_whole=0)),
+        ("the read has what it needs of a batch on the stack's rows", replace(facts, read_on=None)),
+        (
+            "the update has what it needs of a batch on the stack's rows",
+            replace(facts, update_on=None),
+        ),
         ("the update must run at the producer", replace(facts, update_at_producer=False)),
         ("the sum may not end in a reduce-scatter", replace(facts, scatter=facts.every)),
     )

@@ -52,6 +52,15 @@ from boundaryc.runtime.exits import (
     Reduce,
 )
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
+from boundaryc.runtime.hyper import (
+    HyperConnection,
+    HyperHead,
+    hyper_enter,
+    hyper_head,
+    hyper_mean,
+    hyper_read,
+    hyper_update,
+)
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
@@ -115,6 +124,8 @@ __all__ = [
     "Fp8Scale",
     "GlooCollective",
     "GroupProvider",
+    "HyperConnection",
+    "HyperHead",
     "InputScale",
     "Leave",
     "Leaves",
@@ -157,6 +168,11 @@ __all__ = [
     "add_rms_norm",
     "add_term",
     "dequantize",
+    "hyper_enter",
+    "hyper_head",
+    "hyper_mean",
+    "hyper_read",
+    "hyper_update",
     "join",
     "quantize_fp8",
     "quantize_int8",

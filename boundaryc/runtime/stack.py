@@ -123,7 +123,7 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import Norm, crossing, transfer_of
+from boundaryc.runtime.boundaries import crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
@@ -390,13 +390,13 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm,
-        *,
+        *read: Any,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
     ) -> Tensor:
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
+        ``read`` is what the final read takes: a norm, and what `residual` may name beside it.
         ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
         output, the norm is not run; what others wait in, such as a sum still owed, is.
         ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows
@@ -418,7 +418,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if capture_output is not None and table.norm_resume:
             move = table.norm_resume[batch.plan].producer.move
         leaving = LeavingBatch(batch)
-        result: Tensor = final(hidden, leaving, norm)
+        result: Tensor = final(hidden, leaving, *read)
         if capture_output is not None:
             residual = stream.residual if move is None else move(stream.residual, leaving)
             capture_output(residual, owned=False)
