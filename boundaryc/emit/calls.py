@@ -44,7 +44,8 @@ class Calls:
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read. ``lora``: the tokens of the consumer's input are published;
     ``latent``: the model makes a latent of it. ``enter`` makes the residual of the stack's input,
-    None where it is that input; ``streams`` are those of the residual.
+    None where it is that input; ``streams`` are those of the residual. What
+    operations are given in every batch lies on the rows ``given_on``.
     """
 
     producer: str
@@ -66,6 +67,7 @@ class Calls:
     latent: bool = False
     enter: Operation | None = None
     streams: int = 1
+    given_on: int = 0
 
     @property
     def params(self) -> tuple[str, ...]:

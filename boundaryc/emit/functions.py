@@ -234,6 +234,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
     latent = target is not None and target.latent_input
     calls = replace(calls, lora=plan.stack.lora, latent=latent, streams=plan.stack.streams)
+    calls = replace(calls, given_on=boundary.facts.given_on)
     if producer == ENTRY:
         enter = plan.operations[enter_operation(plan.stack)]
         return replace(calls, enter=None if enter.call is None else enter)

@@ -94,9 +94,9 @@ class Writer:
             case ops.Transform():
                 self._transform()
             case ops.Update():
-                self._update()
+                self._update(step)
             case ops.Read():
-                self._read()
+                self._read(step)
             case ops.Quantize():
                 self._quantize()
             case ops.Enter():
@@ -222,7 +222,7 @@ class Writer:
         self._put(f"{self.value} = {self._imported(transform)}({arguments})")
         self._say(transform.name)
 
-    def _update(self) -> None:
+    def _update(self, step: Step) -> None:
         update = self.calls.update
         if update is None or update.call is None:
             self._call("add")
@@ -238,7 +238,7 @@ class Writer:
             params = []
         given = [f"{name}{self._own}" for name in (self.value, self.residual)]
         kept = ["*stream.kept"] * bool(update.facts.state)
-        arguments = ", ".join([*given, *kept, *params, *_of_call(update)])
+        arguments = ", ".join([*given, *kept, *params, *self._of_call(update, step)])
         if update.facts.writes_stream:
             self._put(f"{name}({arguments})")
         else:
@@ -251,6 +251,15 @@ class Writer:
             entered = f"{self._imported(enter)}({', '.join([entered, *enter.settings])})"
         self._write(entered)
         self._say("enter")
+
+    def _of_call(self, operation: Operation, step: Step) -> list[str]:
+        """What an operation takes of every batch, on the rows that it works on."""
+        if not operation.facts.per_call:
+            return []
+        given, rows = f'batch.input_of("{operation.name}")', step.before.rows
+        if rows != self.calls.given_on:
+            given = f"rows.{self.scope.row(rows & ~self.calls.given_on, rows)}.take({given})"
+        return [given]
 
     def _keep(self, step: Step, moved: str) -> tuple[str, ...]:
         """Moves what a read kept with the residual's rows; its names."""
@@ -276,7 +285,7 @@ class Writer:
         """What a carried parameter is called where the function has names of its own."""
         return f"{param}_of_output" if param in {*self.calls.read.params, *OWN_NAMES} else param
 
-    def _read(self) -> None:
+    def _read(self, step: Step) -> None:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
             self._call("rms_norm")
@@ -286,7 +295,7 @@ class Writer:
             self._put(f"{self.value} = {self.residual}")
             self._say("read the residual")
         else:
-            given = [self.residual, *read.params, *_of_call(read), *read.settings]
+            given = [self.residual, *read.params, *self._of_call(read, step), *read.settings]
             results = [self.value]
             if read.facts.rewrites_residual:
                 results.append(self._written)
@@ -356,11 +365,6 @@ class Writer:
 
     def _collect(self, text: str, why: str) -> None:
         self.script.collectives.append(Collective(text, why))
-
-
-def _of_call(operation: Operation) -> list[str]:
-    """What an operation takes of every batch, as an argument."""
-    return [f'batch.input_of("{operation.name}")'] * operation.facts.per_call
 
 
 def _held(words: str) -> str:

@@ -53,6 +53,7 @@ class _Asked:
     quantized: int  # bytes of a row of a quantised input
     tensors: int  # how many tensors with rows that is; 0 where it is not quantised
     state: State = ()
+    per_call: bool = False  # the read has inputs of every batch
 
 
 def edge_facts(
@@ -74,6 +75,7 @@ def edge_facts(
     asked = _asked(stack, operations, mesh, demands, edge)
     scatter = permitted(policy if sent.policy else None, variable=variable_scatter)
     ends = edge.consumer == FINAL and edge.producer != ENTRY
+    finest = demands.rows | demands.read_local
     equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
     fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
     return EdgeFacts(
@@ -103,7 +105,8 @@ def edge_facts(
             _bytes(asked.state),
         ),
         merges=edge.merges,
-        update_on=demands.rows if sent.per_call else None,
+        update_on=finest if sent.per_call else None,
+        given_on=demands.rows if sent.per_call or asked.per_call else 0,
         taken_tensors=len(sent.state),
         kept_tensors=len(asked.state),
     )
@@ -148,15 +151,16 @@ def _asked(
     read = operations[stage.read].facts
     local, whole = read.read_local | stage.before_gather, read.read_whole | stage.needs_every_row
     quantized, tensors = _quantized(stack.hidden_size, stage.quantize)
-    on = demands.rows | demands.read_local if stage.post_addition else None
+    on = demands.rows | demands.read_local if stage.post_addition or read.per_call else None
     return _Asked(
         norm=read.plain_norm,
         local=demands.read_local | axes_mask(mesh, local),
         whole=axes_mask(mesh, whole),
-        on=demands.rows if read.per_call else on,
+        on=on,
         quantized=quantized,
         tensors=tensors,
         state=read.state,
+        per_call=read.per_call,
     )
 
 
@@ -170,6 +174,7 @@ def _left(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands
         on=demands.rows if read.per_call else None,
         quantized=0,
         tensors=0,
+        per_call=read.per_call,
     )
 
 

@@ -88,6 +88,7 @@ class EdgeFacts:
     widths: Widths
     merges: bool = False  # the hand-off is the end: what is handed off is added to another output
     update_on: int | None = None  # the only rows on which the update has what it needs
+    given_on: int = 0  # the rows of what an operation is given in every batch
     taken_tensors: int = 0  # that move with the residual before the update
     kept_tensors: int = 0  # that move with it after the read
 

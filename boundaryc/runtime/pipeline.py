@@ -122,7 +122,8 @@ def sent(
             finish = transfer.finish if form is Form.PLANNED else transfer.finish_completed
         value = stream.take(hidden)
         value = value if finish is None else finish(value, batch)
-    tensors = (value,) if len(parts) == 1 else (value, stream.residual, *stream.kept)
+    kept = stream.kept if transfer.state else ()  # else an earlier stage has used it
+    tensors = (value,) if len(parts) == 1 else (value, stream.residual, *kept)
     return {name: tensor for (name, _), tensor in zip(parts, tensors, strict=True)}
 
 

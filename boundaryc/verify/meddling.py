@@ -136,7 +136,8 @@ class MeddlingProgram(RankProgram):
                     self._compare_output(place, edge, hidden)
                 case "snapshot":
                     value = stack.snapshot(hidden, batch)
-                    expected = reference.updated[place]
+                    entering = edge.producer == ENTRY
+                    expected = (reference.outputs if entering else reference.updated)[place]
                     self._compare(f"{place}: {act}", value, self._on_stack_rows(), expected)
                 case "fold":
                     hidden = stack.fold(hidden, batch)
