@@ -27,8 +27,9 @@ HolderT = TypeVar("HolderT", StackShape, DraftShape)
 
 def with_set(shape: StackShape) -> StackShape:
     """The file with every stage's read and update said: its own, else those of `residual`."""
-    drafts = {name: _filled(draft, shape.residual) for name, draft in shape.drafts.items()}
-    return _filled(shape, shape.residual).model_copy(update={"drafts": drafts})
+    own = shape.residual if shape.branch is None else None  # the two do not go together
+    drafts = {name: _filled(draft, own) for name, draft in shape.drafts.items()}
+    return _filled(shape, own).model_copy(update={"drafts": drafts})
 
 
 def _filled(holder: HolderT, residual: ResidualShape | None) -> HolderT:
@@ -42,7 +43,9 @@ def _stage(entry: StageShape, residual: ResidualShape | None) -> StageShape:
         word = getattr(entry, role)
         if residual is not None and role not in entry.model_fields_set:
             word = operation_of(residual, role)
-        said[role] = HYPER_SET[role] if word == HYPER else word
+        word = HYPER_SET[role] if word == HYPER else word
+        if word != getattr(entry, role):
+            said[role] = word
     return entry.model_copy(update=said)
 
 
@@ -129,7 +132,7 @@ def resolve_residual(
     if written is not None and written.kind == HYPER and streams == 1:
         message = "hyper-connections of one stream have nothing to connect"
         context.report("BC213", ("residual", "streams"), message, "write at least `streams: 2`")
-    else:
+    elif written is None or shape.branch is None:
         for stage in stages:
             check_stage(stage, known, streams, ("stages", stage.name), context)
     if shape.branch is not None:
@@ -208,6 +211,7 @@ def check_stage(
     context: Context,
 ) -> None:
     """Reports operations of a stage for another number of streams, or of unlike state."""
+    fits = True
     for role, name in (("read", stage.read), ("update", stage.update)):
         if name not in (*HYPER_SET.values(), *known):
             own: int | None = 1
@@ -215,9 +219,9 @@ def check_stage(
             own = known[name].streams if name in known else None
             if own is None and streams == 1:
                 own = 2  # hyper-connections of one stream are a residual of another shape
-        _check_streams(name, own, streams, (*path, role), context)
+        fits &= _check_streams(name, own, streams, (*path, role), context)
     kept, taken = _state(stage.read, known, streams), _state(stage.update, known, streams)
-    if kept != taken:
+    if fits and kept != taken:
         message = (
             f"the read `{stage.read}` keeps {_listed(kept)} and the update `{stage.update}` takes "
             f"{_listed(taken)}"
@@ -242,16 +246,17 @@ def hyper_state(streams: int) -> tuple[tuple[str, int], ...]:
     return (("mix", streams * streams), ("post", streams))
 
 
-def _check_streams(name: str, own: int | None, streams: int, path: Path, context: Context) -> None:
-    """`own` None: any number will do."""
+def _check_streams(name: str, own: int | None, streams: int, path: Path, context: Context) -> bool:
+    """Whether an operation for `own` streams fits, reported if not; None: any number will do."""
     if own is None or own == streams:
-        return
+        return True
     if name in HYPER_SET.values():
         message, help_ = "hyper-connections are a set", f"write `residual: {{kind: {HYPER}, ...}}`"
     else:
         message = f"`{name}` is for {own} stream{'s' * (own > 1)}, and the residual has {streams}"
         help_ = f"name an operation with `streams: {streams}`"
     context.report("BC213", path, message, help_)
+    return False
 
 
 def _listed(state: tuple[tuple[str, int], ...]) -> str:
