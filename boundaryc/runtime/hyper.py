@@ -129,7 +129,9 @@ def _projected(residual: Tensor, fn: Tensor, norm_eps: float) -> Tensor:
     dtype = torch.promote_types(residual.dtype, torch.float32)
     flat = residual.flatten(1).to(dtype)
     scale = torch.rsqrt(flat.square().mean(dim=-1, keepdim=True) + norm_eps)
-    return torch.nn.functional.linear(flat * scale, fn.to(dtype))
+    # A product for each row: its bits do not depend on how many rows there are.
+    each = fn.to(dtype).contiguous().T.expand(residual.shape[0], -1, -1)
+    return torch.bmm((flat * scale).unsqueeze(1), each).squeeze(1)
 
 
 def _mean(residual: Tensor, weights: Tensor) -> Tensor:
