@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from tests.verify.faults import emitter, models_and_language, planner, runtime
+from tests.verify.faults import emitter, models_and_language, planner, runtime, streams
 
-FAULTS = (*planner.FAULTS, *emitter.FAULTS, *runtime.FAULTS, *models_and_language.FAULTS)
+FAULTS = (
+    *(*planner.FAULTS, *emitter.FAULTS, *runtime.FAULTS, *models_and_language.FAULTS),
+    *streams.FAULTS,
+)
