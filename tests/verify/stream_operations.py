@@ -78,3 +78,27 @@ def placed_read(residual: Tensor, scale: Any, given: Tensor) -> Tensor:
 def placed_update(contribution: Tensor, residual: Tensor, given: Tensor) -> Tensor:
     """An update with an input of every batch [rows, width]."""
     return residual + contribution * torch.cos(given)
+
+
+def bank(hidden: Tensor) -> Tensor:
+    """An enter of three sources: the input, the sum of a finished block, and the running sum."""
+    nothing = torch.zeros_like(hidden)
+    return torch.stack([hidden, nothing, nothing], dim=1)
+
+
+def attended(residual: Tensor, query: Any) -> Tensor:
+    """A read that weighs the sources by a learned query."""
+    weights = torch.softmax((residual * query.weight).sum(dim=-1), dim=-1)
+    return (weights.unsqueeze(-1) * residual).sum(dim=1)
+
+
+def running(contribution: Tensor, residual: Tensor) -> Tensor:
+    """An update that adds to the running sum."""
+    first, finished, own = residual.unbind(dim=1)
+    return torch.stack([first, finished, own + contribution], dim=1)
+
+
+def closed(contribution: Tensor, residual: Tensor) -> Tensor:
+    """An update that ends a block: its sum is finished, and the running one starts anew."""
+    first, _, own = residual.unbind(dim=1)
+    return torch.stack([first, own + contribution, torch.zeros_like(own)], dim=1)

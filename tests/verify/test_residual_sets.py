@@ -10,14 +10,15 @@ from functools import cache
 import pytest
 import torch
 
-from boundaryc.runtime import BoundaryError
+from boundaryc.runtime import BoundaryError, SingleGroups
 from boundaryc.topology.contracts import CONTEXT_PARALLEL
 from boundaryc.verify.cells import Cell
+from boundaryc.verify.fixture import Place
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.overlap import overlapped
 from boundaryc.verify.run import Prover
-from tests.plan.simulated import kinds, verified
-from tests.verify.streams import HEAD, SETS, text
+from tests.plan.simulated import groups_of_rank_0, kinds, verified
+from tests.verify.streams import HEAD, LAYERS, SETS, text
 from tests.verify.subjects import prover
 from tests.verify.test_pipeline import _Exact, _kept
 
@@ -215,7 +216,7 @@ def test_mr1_a_mix_before_the_sum_is_found() -> None:
 
 def test_an_input_that_is_missing_or_of_other_rows_is_refused() -> None:
     runs = cut("writing", "partial")
-    stack = runs.subject.package.load("tp2", _alone())
+    stack = runs.subject.package.load("tp2", groups_of_rank_0(2))
     batch = stack.batch(rows_per_dp=[3], padding="unpadded", mode="decode")
 
     with pytest.raises(ValueError, match="`placed` has 2 rows, and this batch has 3"):
@@ -225,12 +226,6 @@ def test_an_input_that_is_missing_or_of_other_rows_is_refused() -> None:
     batch.give(placed=torch.zeros(3, 64), other=7)
     assert batch.input_of("other") == 7
     assert batch.input_of("placed").shape == (3, 64)
-
-
-def _alone() -> object:
-    from tests.plan.simulated import groups_of_rank_0
-
-    return groups_of_rank_0(2)
 
 
 def test_a_residual_of_streams_is_not_folded() -> None:
@@ -246,3 +241,56 @@ def test_a_residual_of_streams_is_not_folded() -> None:
 
     assert access
     assert all(not one.plain and one.fold is None for one in access)
+
+
+BANK = """\
+residual: {kind: custom, streams: 3, enter: bank, read: attended, update: running, leave: attended}
+stages:
+  attention: {kind: attention}
+  mlp: {kind: ffn}
+  last: {kind: ffn, update: closed}
+layers: {pattern: "ABAB", stages: {A: [attention, mlp], B: [attention, last]}}
+pipeline: {payload: complete}
+topologies: {tp2: {tp: 2}, tp4_dp2: {tp: 4, attn_dp: 2}}
+operations:
+"""
+
+
+def test_hc4_a_bank_of_sums_goes_on_to_the_next_ranks() -> None:
+    """pytorch/torchtitan#4312: four layers, blocks of two, cut in two; three sources at the end."""
+    call = "tests.verify.stream_operations"
+    roles = {"bank": "enter", "attended": "read", "running": "update", "closed": "update"}
+    lines = [
+        f"  {name}: {{role: {role}, call: '{call}:{name}', streams: 3"
+        f"{', params: [query]' if role == 'read' else ''}}}"
+        for name, role in roles.items()
+    ]
+    runs = prover(HEAD + BANK + "\n".join(lines) + "\n")
+    cells = [
+        Cell(topology, "ordinary", "auto", "sum_len", rows, cuts=(2,))
+        for topology, rows in (("tp2", (5,)), ("tp4_dp2", (3, 0)), ("tp4_dp2", (2, 4)))
+    ]
+    assert [runs.run(cell).failure for cell in cells] == [None, None, None]
+    sources = runs.scene(cells[-1]).reference.residuals[Place(3, "last")]
+    assert sources.abs().sum(dim=(0, 2)).gt(0).all()
+    exact = with_exact_sums(runs)
+    for cell in cells:
+        for ranks in zip(_kept(exact, cell), _kept(exact, replace(cell, cuts=())), strict=True):
+            assert all(map(torch.equal, *ranks))
+
+
+def test_r01_a_custom_enter_runs_once() -> None:
+    """Ones enter as threes and are read as sixes; the written residual is read without it."""
+    stages = SETS["writing"].replace("update: placed_update", "update: add")
+    lines = [line for line in stages.splitlines() if "placed_update" not in line]
+    own = "\n".join(line for line in lines if line.strip() != "facts: [per_call]}")
+    runs = prover(HEAD + own + "\n" + LAYERS + "topologies: {tp1: {tp: 1}}\n")
+    stack = runs.subject.package.load("tp1", SingleGroups())
+    batch = stack.batch(rows_per_dp=[2], padding="unpadded", mode="decode")
+    attention = stack.layer(0).attention
+    stack.start(batch)
+
+    assert attention.prepare(torch.ones(2, 64), batch).eq(6).all()
+    again = stack.written(batch.stream.residual, batch)
+    assert again.eq(3).all()
+    assert attention.prepare(again, batch).eq(6).all()

@@ -15,7 +15,7 @@ FAULTS = (
         SCRIPT,
         'self._put(f"stream.kept = tuple({moved} for part in stream.kept)")',
         "pass",
-        ("values",),
+        ("values", "refusals"),
     ),
     Fault(
         "state-not-kept",
@@ -42,7 +42,7 @@ FAULTS = (
         SCRIPT,
         "if enter is not None:",
         'if enter is not None and enter.name == "identity":',
-        ("values",),
+        ("values", "refusals"),
     ),
     Fault(
         "input-of-other-rows",
