@@ -11,6 +11,8 @@ from boundaryc.language.model import Additive
 
 ADDS = "add_term"
 """The runtime's function that adds a term."""
+CHECKS = "check_term"
+"""The runtime's function that refuses, on another rank, a term that could not be added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Shares:
         return [term.name for term in self.terms if term.multiplicity == multiplicity]
 
 
+def helpers(lines: Sequence[str]) -> set[str]:
+    """The runtime's functions that statements about terms call."""
+    return {name for name in (ADDS, CHECKS) if any(f"{name}(" in line for line in lines)}
+
+
 def keywords(terms: Sequence[Additive]) -> tuple[str, ...]:
     """The parameters that take the terms, by keyword only."""
     return ("*", *(f"{term.name}: Tensor" for term in terms)) if terms else ()
@@ -57,6 +64,7 @@ def added_before(shares: Shares, scope: Scope) -> list[str]:
     if shares.first:
         lines.append(f"if groups.{group}.rank == 0:")
         lines += [f"    {added(name)}" for name in shares.first]
+        lines += ["else:", *(f"    {CHECKS}(hidden, {name})" for name in shares.first)]
     return lines
 
 

@@ -234,7 +234,7 @@ def folding(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -
         names = Names("value", "value", "value")
     calls = replace(calls, producer="the stage")
     writer = Writer(scope, calls, at_producer=False, names=names, spares=True)
-    script = writer.write(replayed(path, state, replace(ways.facts, carries=False)))
+    script = writer.write(replayed(path, state, ways.facts._replace(carries=False)))
     goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.STREAM)
     title = "The residual with the output added"
     doc: tuple[str, ...] = (f"{title}: it is that already.", "")

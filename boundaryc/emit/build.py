@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from boundaryc.collector import uncollected
 from boundaryc.emit.diagnose import planned_family
 from boundaryc.emit.manifest import claims
 from boundaryc.emit.origin import origin
@@ -38,9 +39,10 @@ def build(source: Path, out: Path) -> tuple[Build, ...]:
     The result has the stack of the file first, then its drafts. Raises BoundarycError with what is
     wrong in the file.
     """
-    stack = load(source)
-    plans = planned_family(stack, {stack.source: source.read_text(encoding="utf-8")})
-    return tuple(_built(plan, source, out) for plan in plans)
+    with uncollected():
+        stack = load(source)
+        plans = planned_family(stack, {stack.source: source.read_text(encoding="utf-8")})
+        return tuple(_built(plan, source, out) for plan in plans)
 
 
 def _built(plan: StackPlan, source: Path, out: Path) -> Build:

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
+from boundaryc.emit.how import Collective, How
+from boundaryc.emit.norms import USUAL, NormCall
 from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 
 OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
 """What functions call things that a parameter of an operation may be called as well."""
-
-
-class How(Enum):
-    """How a sum is completed; the value is the word that tells functions apart by it."""
-
-    ALL_REDUCE = "ar"
-    REDUCE_SCATTER = "rs"
-    VARIABLE_REDUCE_SCATTER = "rsv"
-    GATHER_SUM = "placed"
-    QUANTIZED = "quantized"
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """One collective of a script: its text, like ``all_reduce(tp)``, and its reason."""
-
-    text: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +28,8 @@ class Calls:
     is made of what was read. ``lora``: the tokens of the consumer's input are published;
     ``latent``: the model makes a latent of it. ``enter`` makes the residual of the stack's input,
     None where it is that input; ``streams`` are those of the residual. What
-    operations are given in every batch lies on the rows ``given_on``.
+    operations are given in every batch lies on the rows ``given_on``. ``norm`` is the
+    consumer's, ``output_norm`` the producer's.
     """
 
     producer: str
@@ -68,6 +52,8 @@ class Calls:
     enter: Operation | None = None
     streams: int = 1
     given_on: int = 0
+    norm: NormCall = USUAL
+    output_norm: NormCall = USUAL
 
     @property
     def params(self) -> tuple[str, ...]:

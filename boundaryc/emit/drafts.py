@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
-from boundaryc.emit.additive import ADDS, Shares, added, added_before, keywords, told_before
-from boundaryc.emit.calls import Calls, Collective, How, Script
+from boundaryc.emit.additive import Shares, added, added_before, helpers, keywords, told_before
+from boundaryc.emit.calls import Calls, Script
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
+from boundaryc.emit.how import Collective, How
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
@@ -219,7 +220,8 @@ def _leave(
     before: list[str] = []
     told: tuple[str, ...] = ()
     if shares and shares.terms:
-        before, needs = added_before(shares, scope), needs | {ADDS}
+        before = added_before(shares, scope)
+        needs |= helpers(before)
         told = ("", *wrapped("", told_before(shares, scope), indent=4))
     return Draft(
         base=f"{boundary.edge.producer}_leave",
@@ -356,7 +358,7 @@ def _added(base: str, doc: str, lines: list[str], shares: Shares) -> Draft:
         returns="Tensor",
         doc=wrapped("", doc, indent=8),
         body=body(lines, result="hidden"),
-        needs=frozenset({ADDS} if lines else ()),
+        needs=frozenset(helpers(lines)),
     )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
-from boundaryc.emit.calls import Calls, How
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
+from boundaryc.emit.how import How
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
+from boundaryc.emit.norms import norm_call
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
@@ -33,8 +35,7 @@ SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One place that needs a function: an edge, in batches of one column, under one policy."""
 
     edge: Edge
@@ -130,7 +131,8 @@ def _between(
     ways = access(boundary, regime(variant, scope.mesh).rows)
     key = (edge, ways, calls.kept, calls.carried)
     if key not in alike:
-        alike[key] = between(edge, ways, scope, calls, shows=_mixes(plan, edge.consumer))
+        mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+        alike[key] = between(edge, ways, scope, calls, shows=mixes)
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
@@ -158,11 +160,6 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     if not plan.stack.two_batch or producer == ENTRY or plan.stack.stage(producer).kind != "ffn":
         return None
     return handed_on(plan, boundary, rows)
-
-
-def _mixes(plan: StackPlan, stage: str) -> bool:
-    """Whether a stage is a token mixer, such as attention."""
-    return stage != FINAL and plan.stack.stage(stage).kind != "ffn"
 
 
 def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
@@ -230,11 +227,11 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
-    quantize = target.quantize if target else None
-    calls = replace(calls, captures=boundary.edge.target.captures, quantize=quantize)
-    latent = target is not None and target.latent_input
-    calls = replace(calls, lora=plan.stack.lora, latent=latent, streams=plan.stack.streams)
-    calls = replace(calls, given_on=boundary.facts.given_on)
+    calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
+    calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
+    calls = replace(calls, norm=norm_call(plan.stack, consumer))
+    if target is not None:
+        calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
     if producer == ENTRY:
         enter = plan.operations[enter_operation(plan.stack)]
         return replace(calls, enter=None if enter.call is None else enter)
@@ -247,7 +244,8 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]
-    calls = replace(calls, transform=transform, factor=declared.scale)
+    output_norm = norm_call(plan.stack, producer)
+    calls = replace(calls, transform=transform, factor=declared.scale, output_norm=output_norm)
     waits = handed_off(boundary).transform
     return replace(calls, carried=calls.params) if waits else calls
 

@@ -14,7 +14,7 @@ from boundaryc.plan.result import StackPlan
 RUNTIME = frozenset(
     {"BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
     | {*PARAM_TYPES.values()}
-    | {"join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
+    | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset({"rms_norm", "add_rms_norm"})
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from boundaryc.emit.calls import Collective, Script
+from boundaryc.emit.calls import Script
+from boundaryc.emit.how import Collective
 from boundaryc.emit.scope import Scope
 from boundaryc.plan.search import Goal
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from boundaryc.emit import quantized
-from boundaryc.emit.calls import OWN_NAMES, Calls, Collective, How, Names, Script
+from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
+from boundaryc.emit.how import Collective, How
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
 from boundaryc.operations import Operation
@@ -46,8 +47,7 @@ class Writer:
             if following is not None and self._fuses(step, following):
                 self._say(self._added(), "norm")
                 self._call("add_rms_norm")
-                scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
-                added = f"add_rms_norm({self.value}, {self.residual}, norm.weight{scale})"
+                added = self.calls.norm.of_sum(self.value, self.residual, self.calls.scale)
                 self._put(f"{self.value}, {self._written} = {added}")
                 self.residual = self._written
                 index += 2
@@ -215,7 +215,7 @@ class Writer:
         params = self._bound(transform)
         if transform.call is None:
             self._call("rms_norm")
-            self._put(f"{self.value} = rms_norm({self.value}, {params[0]}.weight)")
+            self._put(f"{self.value} = {self.calls.output_norm.of(self.value, params[0])}")
             self._say("norm of the output")
             return
         arguments = ", ".join([f"{self.value}{self._own}", *params])
@@ -289,13 +289,14 @@ class Writer:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
             self._call("rms_norm")
-            self._put(f"{self.value} = rms_norm({self.residual}, norm.weight)")
+            self._put(f"{self.value} = {self.calls.norm.of(self.residual, 'norm')}")
             self._say("norm")
         elif read.call is None:
             self._put(f"{self.value} = {self.residual}")
             self._say("read the residual")
         else:
-            given = [self.residual, *read.params, *self._of_call(read, step), *read.settings]
+            params = [name for name in read.params if name != "norm" or not read.normed]
+            given = [self.residual, *params, *self._of_call(read, step), *read.settings]
             results = [self.value]
             if read.facts.rewrites_residual:
                 results.append(self._written)
@@ -303,6 +304,10 @@ class Writer:
             results += ["stream.kept"] * bool(read.facts.state)
             self._put(f"{', '.join(results)} = {self._imported(read)}({', '.join(given)})")
             self._say(read.name)
+            if read.normed:
+                self._call("rms_norm")
+                self._put(f"{self.value} = {self.calls.norm.of(self.value, 'norm')}")
+                self._say("norm")
 
     def _quantize(self) -> None:
         quantize = self.calls.quantize

@@ -15,6 +15,7 @@ from boundaryc.emit.layout_text import (
     tuple_lines,
     wrapped,
 )
+from boundaryc.emit.norms import Norms, head
 from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
 from boundaryc.plan.result import StackPlan
 from boundaryc.topology.contracts import VARIANTS
@@ -129,41 +130,44 @@ def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Row
         for named in (*variant.functions.values(), *variant.beside.values())
         for need in named.draft.needs
     }
-    norm = plan.stack.norm
     return norm_view(
         plan.stack.name,
         plan.stack.hidden_size,
-        norm.eps,
-        rounded=norm.accumulate == "rounded",
+        Norms.of(plan.stack),
         scaled=any(stage.update_scale is not None for stage in plan.stack.stages),
         needs=needs,
     )
 
 
 def norm_view(
-    name: str,
-    width: int,
-    eps: float,
-    *,
-    rounded: bool,
-    needs: Collection[str],
-    scaled: bool = False,
+    name: str, width: int, norms: Norms, *, needs: Collection[str], scaled: bool = False
 ) -> RowwiseView:
     """The view for rows of ``width`` columns; ``needs`` are the functions that are called.
 
-    ``rounded``: the norm of a sum sees it as it was rounded to the residual's dtype. ``scaled``:
-    what is added may have a factor, a constant of the call.
+    ``scaled``: what is added may have a factor, a constant of the call.
     """
     block = 1 << (width - 1).bit_length()
+    x, factor = ["x: Tensor", "weight: Tensor"], ["scale: float = 1.0"] if scaled else []
+    summed = [x[0], "residual: Tensor", x[1], *factor, *norms.arguments(summed=True)]
     return RowwiseView(
         name=name,
         width=width,
-        eps=repr(eps),
+        eps=repr(norms.usual.eps),
+        offset=norms.offset,
         block=block,
         warps=max(1, min(16, block // 512)),
         masked=block != width,
-        rounded=rounded,
+        rounded=norms.rounded,
+        may_round="rounded" in norms.varies,
         scaled=scaled,
+        own_eps="eps" in norms.varies,
+        own_offset="offset" in norms.varies,
+        passed=norms.passed(summed=False),
+        add_passed=f"{', scale' if scaled else ''}{norms.passed(summed=True)}",
+        in_torch=norms.in_torch(),
+        add_in_torch=norms.sum_in_torch(scaled=scaled),
+        norm_head=head("rms_norm", [*x, *norms.arguments(summed=False)], "Tensor"),
+        add_head=head("add_rms_norm", summed, "tuple[Tensor, Tensor]"),
         norm="rms_norm" in needs,
         add_norm="add_rms_norm" in needs,
     )

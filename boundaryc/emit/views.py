@@ -93,15 +93,30 @@ class StackView:
 
 @dataclass(frozen=True, slots=True)
 class RowwiseView:
-    """``rowwise.py`` and ``kernels.py`` of a stack."""
+    """``rowwise.py`` and ``kernels.py`` of a stack.
+
+    ``offset`` is empty where weights are used as they are. ``own_eps``, ``own_offset`` and
+    ``may_round``: calls may say what eps is, what the offset is, and whether the sum is seen
+    rounded. ``passed`` and ``add_passed`` are what goes on to a kernel.
+    """
 
     name: str
     width: int
     eps: str
+    offset: str
     block: int
     warps: int
     masked: bool
     rounded: bool
+    may_round: bool
     scaled: bool
+    own_eps: bool
+    own_offset: bool
+    passed: str
+    add_passed: str
+    in_torch: Lines
+    add_in_torch: Lines
+    norm_head: Lines
+    add_head: Lines
     norm: bool
     add_norm: bool

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import networkx as nx
 
@@ -27,8 +28,7 @@ MERGE = "merge"
 """The consumer after the last stage of a branch and after the one beside it."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Node:
+class Node(NamedTuple):
     """A consumer (a stage, or the end of the stack) and the producer before it.
 
     ``captures`` are the names of the captures that keep the residual with which it is entered.
@@ -46,8 +46,7 @@ class Node:
         return self.consumer == MERGE
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Edge:
+class Edge(NamedTuple):
     """One boundary: the producer as it was reached, and the consumer it meets."""
 
     source: Node

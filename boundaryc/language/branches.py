@@ -10,6 +10,7 @@ from boundaryc.language.model import Branch, Stage
 from boundaryc.language.names import did_you_mean, suggest
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import BranchShape, StackShape
+from boundaryc.language.stage_keys import norms_output
 
 READING = (
     *("read", "before_gather", "needs_every_row", "quantize", "post_addition", "latent_input"),
@@ -89,8 +90,9 @@ def _check_names(
 def _check_first(entry: BranchShape, shape: StackShape, context: Context) -> None:
     """The first stage reads nothing: its input has been read for the stage beside it."""
     first = entry.stages[0]
-    for key in READING:
-        if key in shape.stages[first].model_fields_set:
+    stage = shape.stages[first]
+    for key in (*READING, *(() if norms_output(stage) else ("norm",))):
+        if key in stage.model_fields_set:
             message = f"`{first}` begins a branch, whose input has been read for `{entry.beside}`"
             help_ = f"remove `{key}`"
             other: tuple[Path, str] = (("branch",), "the branch")

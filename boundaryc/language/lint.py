@@ -120,6 +120,17 @@ def _factors_of_one(subject: Subject) -> Iterator[Diagnostic]:
             yield _finding(stack, "BC601", f"{path}.transform", message, "leave out `transform`")
 
 
+def _repeated_norms(subject: Subject) -> Iterator[Diagnostic]:
+    """BC601: a norm of a stage that is the stack's."""
+    stack = subject.stack
+    for stage in stack.stages:
+        path = f"stages.{stage.name}.norm"
+        if stage.norm is None and path in stack.spans:
+            message = f"the norm of `{stage.name}` is the stack's"
+            other = ("norm", "the same norm")
+            yield _finding(stack, "BC601", path, message, "leave out `norm`", other)
+
+
 def _dead_policy(subject: Subject) -> Iterator[Diagnostic]:
     """BC602: a policy where no ffn leaves a sum that it could scatter."""
     stack = subject.stack
@@ -250,6 +261,7 @@ _RULES: tuple[Rule, ...] = (
     _repeated_sizes,
     _repeated_layers,
     _factors_of_one,
+    _repeated_norms,
     _dead_policy,
     _dead_stage_keys,
     _dead_link,

@@ -19,7 +19,8 @@ from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
-from boundaryc.language.model import NormSpec, Stack
+from boundaryc.language.model import Stack
+from boundaryc.language.norms import resolve_norm
 from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
 from boundaryc.language.reader import Tree, read
 from boundaryc.language.residual import operations_of, resolve_operations
@@ -75,7 +76,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
     stack = Stack(
         name=shape.stack,
         hidden_size=shape.hidden_size,
-        norm=NormSpec(shape.norm.kind, float(shape.norm.eps), shape.norm.accumulate),
+        norm=resolve_norm(shape.norm),
         stages=by_first_use(stages, layers),
         layers=layers,
         topologies=topologies,

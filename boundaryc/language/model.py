@@ -27,15 +27,17 @@ A stack that does not use what a later version added keeps its text, and so its 
 
 @dataclass(frozen=True, slots=True)
 class NormSpec:
-    """The norm of every stage and of the end of the stack.
+    """A norm: that of the stack, or one stage's own.
 
     `accumulate` says where the sum that a norm reads is rounded: "fp32" carries it unrounded into
-    the norm, "rounded" brings it to the residual's dtype first.
+    the norm, "rounded" brings it to the residual's dtype first. `weight_offset` is added to the
+    weight, in float32.
     """
 
     kind: Literal["rms"]
     eps: float
     accumulate: Accumulate
+    weight_offset: float = field(default=0.0, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not.
+    not. `norm` is its own norm, of what it reads and of its output; None where it has the stack's.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    norm: NormSpec | None = field(default=None, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +234,9 @@ class Branch:
 class Stack:
     """A decoder stack, resolved.
 
-    `stages` are in the order of their first use, `topologies` by (tp, attn_dp, name), `operations`
-    by name, `variants` in the language's order: reordering keys of the file changes nothing.
+    `norm` is that of the end of the stack and of every stage without its own. `stages` are in the
+    order of their first use, `topologies` by (tp, attn_dp, name), `operations` by name, `variants`
+    in the language's order: reordering keys of the file changes nothing.
     `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
     follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
     for. `source` is the name the file was loaded under. `spans`
@@ -284,6 +288,11 @@ class Stack:
             if stage.name == name:
                 return stage
         raise KeyError(name)
+
+    def norm_of(self, name: str) -> NormSpec:
+        """The norm of the stage called `name`, and of the end of the stack if it is no stage."""
+        own = (stage.norm for stage in self.stages if stage.name == name)
+        return next(own, None) or self.norm
 
     def span(self, path: str) -> Span | None:
         """Where `path` is written, or the nearest node around it that is; None if nothing is."""

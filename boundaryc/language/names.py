@@ -42,8 +42,8 @@ _LOCALS = frozenset(
 )
 
 _HELPERS = frozenset(
-    {"add", "add_rms_norm", "add_term", "join", "quantize_fp8", "quantize_int8"}
-    | {"quantized_all_reduce", "rms_norm"}
+    {"add", "add_rms_norm", "add_term", "check_term", "join", "quantize_fp8"}
+    | {"quantize_int8", "quantized_all_reduce", "rms_norm"}
 )  # a parameter of that name would hide what its function calls
 
 RESERVED = {

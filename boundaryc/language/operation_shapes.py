@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from boundaryc.language.shape_base import MAX_ENTRIES, MAX_WIDTH, SMALLEST, Axis, Shape
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.limits import MAX_ENTRIES, MAX_WIDTH, Axis
+from boundaryc.language.norms import SMALLEST
 
 Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 Streams = Annotated[int, Field(ge=1, le=64)]

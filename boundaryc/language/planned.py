@@ -20,12 +20,10 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gathers_tp_input": ("stage.gathers_tp_input",),
         "norm bias": ("norm.bias",),
         "norm kinds": ("norm.kind=layer", "norm.kind=none"),
-        "norm of a stage": ("stage.norm",),
         "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual_dtype": ("stack.residual_dtype",),
         "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
         "terminal": ("stack.terminal",),
-        "weight_offset": ("norm.weight_offset",),
     }
 )
 

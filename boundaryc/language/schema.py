@@ -12,28 +12,18 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from boundaryc.language.operation_shapes import OperationShape, ResidualShape
-from boundaryc.language.shape_base import (
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.limits import (
     MAX_ENTRIES,
     MAX_LAYERS,
     MAX_WIDTH,
-    SMALLEST,
     Axis,
     Factor,
-    Shape,
     Size,
     Stages,
 )
-
-
-class NormShape(Shape):
-    """`norm`: what the stages and the end of the stack normalise with."""
-
-    kind: Literal["rms"] = Field(description="the norm's formula")
-    eps: float = Field(ge=SMALLEST, lt=1, description="added to the mean square, like 1.0e-6")
-    accumulate: Literal["fp32", "rounded"] = Field(
-        default="fp32", description="whether the sum enters the norm unrounded (fp32) or rounded"
-    )
+from boundaryc.language.norms import NormShape
+from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 
 
 class ScaledAddShape(Shape):
@@ -107,6 +97,7 @@ class StageShape(Shape):
         max_length=MAX_ENTRIES,
         description="axes that the rows of a built-in read must be whole over",
     )
+    norm: NormShape | None = Field(default=None, description="its own norm, if not the stack's")
     quantize: QuantizeShape | None = Field(
         default=None, description="the input as values and scales, like {format: fp8, scale: token}"
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from boundaryc.language.context import Context
-from boundaryc.language.model import Additive, Quantize, Reduction, Transform
+from boundaryc.language.model import Additive, NormSpec, Quantize, Reduction, Transform
+from boundaryc.language.norms import resolve_norm
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import Operations, check_operation
 from boundaryc.language.schema import ScaledAddShape, ScaleShape, StackShape, StageShape
@@ -117,6 +118,25 @@ def _check_rows(entry: StageShape, operations: Operations, path: Path, context: 
             message = f"rows cannot be both cut and whole over `{axis}`"
             help_ = "list it under one of before_gather and needs_every_row"
             context.report("BC213", (*path, "needs_every_row", index), message, help_)
+
+
+def norms_output(entry: StageShape) -> bool:
+    """Whether the output of a stage is normalised before it is added."""
+    return entry.transform == "norm"
+
+
+def resolve_stage_norm(
+    entry: StageShape, shape: StackShape, path: Path, context: Context
+) -> NormSpec | None:
+    """The stage's own norm; None where it has none, or the same as the stack."""
+    if entry.norm is None:
+        return None
+    if entry.read not in ("norm", "hyper_read") and not norms_output(entry):
+        message = f"`{path[-1]}` normalises nothing: neither what it reads nor its output"
+        help_ = "remove `norm`"
+        context.report("BC213", (*path, "norm"), message, help_, key=True)
+    found = resolve_norm(entry.norm)
+    return None if found == resolve_norm(shape.norm) else found
 
 
 def resolve_quantize(

@@ -23,6 +23,7 @@ from boundaryc.language.stage_keys import (
     check_keys,
     resolve_additive,
     resolve_quantize,
+    resolve_stage_norm,
     resolve_transform,
     resolve_update,
 )
@@ -143,6 +144,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         additive=resolve_additive(entry, reduction, operations, path, context),
         defer=entry.defer,
         latent_input=entry.latent_input,
+        norm=resolve_stage_norm(entry, shape, path, context),
     )
 
 

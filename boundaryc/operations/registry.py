@@ -55,7 +55,8 @@ class Operation:
 
     ``call`` is ``package.module:function`` and None for a built-in whose code the emitter knows by
     ``name``. ``params`` are bound by the model; ``settings`` are constants of the call, like
-    ``eps=1e-06``, which only built-ins have.
+    ``eps=1e-06``, which only built-ins have. With ``normed`` the norm of what a built-in returns is
+    what is read; the parameter ``norm`` is that norm's.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Operation:
     params: tuple[str, ...] = ()
     call: str | None = None
     settings: tuple[str, ...] = ()
+    normed: bool = False
 
     @property
     def outside(self) -> bool:
@@ -111,19 +113,20 @@ def hyper_connections(
     """The built-in operations of a residual of several streams, see `runtime.hyper`."""
     facts = Facts(row_wise=True, streams=streams)
     kept = replace(facts, state=(("mix", streams * streams), ("post", streams)))
-    normed, balanced = f"norm_eps={norm_eps!r}", f"eps={eps!r}"
+    scaled, balanced = f"norm_eps={norm_eps!r}", f"eps={eps!r}"
 
     def operation(name: str, role: str, facts: Facts, *rest: tuple[str, ...]) -> Operation:
         params, settings = rest
-        return Operation(name, role, facts, params, f"{RUNTIME}{name}", settings)
+        normed = "norm" in params
+        return Operation(name, role, facts, params, f"{RUNTIME}{name}", settings, normed)
 
     rounds = f"iterations={iterations}"
     return (
         operation("hyper_enter", "enter", facts, (), (f"streams={streams}",)),
-        operation("hyper_read", "read", kept, ("hyper", "norm"), (rounds, balanced, normed)),
+        operation("hyper_read", "read", kept, ("hyper", "norm"), (rounds, balanced, scaled)),
         operation("hyper_update", "update", replace(kept, outlives_producer=True), (), ()),
-        operation("hyper_mean", "read", facts, ("norm",), (normed,)),
-        operation("hyper_head", "read", facts, ("norm", "head"), (balanced, normed)),
+        operation("hyper_mean", "read", facts, ("norm",), ()),
+        operation("hyper_head", "read", facts, ("norm", "head"), (balanced, scaled)),
     )
 
 

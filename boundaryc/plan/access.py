@@ -9,7 +9,7 @@ all-reduces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from boundaryc.plan.cost import Order
@@ -56,7 +56,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     LookupError where one that every boundary must have does not exist.
     """
     state, goal = handed_off(boundary), boundary.goal
-    facts = replace(boundary.facts, even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
+    facts = boundary.facts._replace(even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:
@@ -135,7 +135,7 @@ def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
 
     LookupError where there is none.
     """
-    facts = replace(facts, carries=False) if rounds else facts
+    facts = facts._replace(carries=False) if rounds else facts
     found = search(start, frozenset({goal}), _moves_of(facts), Order())
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")

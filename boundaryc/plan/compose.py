@@ -5,14 +5,13 @@ For each column (kind of batch) and policy the boundaries are planned together, 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import combinations
 from typing import Literal
 
+from boundaryc.collector import uncollected
 from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
@@ -26,7 +25,35 @@ from boundaryc.plan.result import Boundary, Column, PlanError, StackPlan, Table,
 from boundaryc.plan.search import Moves, fit
 from boundaryc.plan.state import EdgeFacts
 from boundaryc.topology import Mesh, Sizes, build_mesh
-from boundaryc.topology.contracts import CONTEXT_PARALLEL, inapplicable, regime
+from boundaryc.topology.contracts import CONTEXT_PARALLEL, Regime, inapplicable, regime
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One kind of batch on one topology under one policy, with the facts of all boundaries."""
+
+    problem: Problem
+    mesh: Mesh
+    column: Column
+    policy: str
+
+    @cached_property
+    def demands(self) -> Regime:
+        """What the variant asks of the boundaries."""
+        return regime(self.column.variant, self.mesh, self.problem.stack.entry)
+
+    @cached_property
+    def facts(self) -> Mapping[Edge, EdgeFacts]:
+        """What the planner may know of every edge, whatever the order of costs."""
+        problem = self.problem
+        return {
+            edge: edge_facts(
+                *(problem.stack, problem.operations, self.mesh, self.demands),
+                *(self.column, self.policy, edge),
+                variable_scatter=problem.spec.variable_scatter,
+            )
+            for edge in problem.graph.edges()
+        }
 
 
 def declared_operations(stack: Stack) -> Mapping[str, Operation]:
@@ -60,24 +87,12 @@ def plan_stack(stack: Stack) -> StackPlan:
     """
     graph, operations = build_graph(stack), declared_operations(stack)
     moves: dict[EdgeFacts, Moves] = {}
-    with _uncollected():
+    with uncollected():
         planned = tuple(
             _plan_topology(Problem(stack, graph, operations, spec, moves, {}))
             for spec in stack.topologies
         )
     return approve(StackPlan(stack, graph, operations, planned))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keeps the cycle collector away: planning makes many small records and no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 MANY_ROWS = 8192
@@ -94,8 +109,9 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}
     few_rows: dict[str, int] = {}
     for kind in _kinds(problem.stack, mesh, reasons):
-        small = {policy: _plan_column(problem, mesh, kind, policy, Order()) for policy in POLICIES}
-        large = {policy: _large(problem, mesh, kind, policy, small[policy]) for policy in POLICIES}
+        places = [_Place(problem, mesh, kind, policy) for policy in POLICIES]
+        small = {place.policy: _plan_column(place, Order()) for place in places}
+        large = {place.policy: _large(place, small[place.policy]) for place in places}
         if small == large:
             columns.append(kind)
             _append(tables, small)
@@ -134,10 +150,11 @@ def _modes(stack: Stack, variant: str) -> tuple[Literal["prefill", "decode"] | N
     return ("prefill",) if variant == CONTEXT_PARALLEL else ("prefill", "decode")
 
 
-def _large(problem: Problem, mesh: Mesh, kind: Column, policy: str, small: Table) -> Table:
+def _large(place: _Place, small: Table) -> Table:
     """The plans for many rows; those for few where they send no more than bytes-first plans."""
+    problem, mesh = place.problem, place.mesh
     order = Order(problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS)
-    large = _plan_column(problem, mesh, kind, policy, order)
+    large = _plan_column(place, order)
     return large if _total(problem, large).wire < _total(problem, small).wire else small
 
 
@@ -193,23 +210,18 @@ def _too_irregular(why: TooEntangledError) -> str:
     )
 
 
-def _plan_column(problem: Problem, mesh: Mesh, column: Column, policy: str, order: Order) -> Table:
-    demands = regime(column.variant, mesh, problem.stack.entry)
-    batch = Batchwise(mesh, demands, dict(demands.entries)[column.entry], order)
-    facts = {
-        edge: edge_facts(
-            *(problem.stack, problem.operations, mesh, demands, column, policy, edge),
-            variable_scatter=problem.spec.variable_scatter,
-        )
-        for edge in problem.graph.edges()
-    }
+def _plan_column(place: _Place, order: Order) -> Table:
+    problem, column, facts = place.problem, place.column, place.facts
+    demands = place.demands
+    batch = Batchwise(place.mesh, demands, dict(demands.entries)[column.entry], order)
     try:
         found = layout(problem, batch, facts)
-    except TooEntangledError as problem_size:
-        raise PlanError(problem.graph.last, column, policy, _too_irregular(problem_size)) from None
+    except TooEntangledError as size:
+        raise PlanError(problem.graph.last, column, place.policy, _too_irregular(size)) from None
     if found is None or isinstance(found, Edge):
         edge = found or problem.graph.last
-        raise PlanError(edge, column, policy, reason(problem, batch, edge, found, facts[edge]))
+        why = reason(problem, batch, edge, found, facts[edge])
+        raise PlanError(edge, column, place.policy, why)
     return {
         edge: Boundary(edge, start, goal, facts[edge], fit(path, facts[edge]))
         for edge, (start, goal, path) in found.items()

@@ -19,6 +19,7 @@ from boundaryc.plan.ops import (
     Capture,
     Enter,
     GatherSum,
+    HandOff,
     Join,
     Operation,
     Quantize,
@@ -27,6 +28,8 @@ from boundaryc.plan.ops import (
     ReduceScatter,
     Reorder,
     ResidualGather,
+    ResidualSlice,
+    Slice,
     Transform,
     Update,
 )
@@ -69,15 +72,13 @@ class Order:
         ``repeats``: the cost is paid again and again, so all of it comes before any that is not: in
         a deep stack a byte in every layer outweighs a collective at its end.
         """
-        if self.alpha is None:
-            fields = (cost.collectives, cost.wire)
-        else:
-            fields = (0, cost.wire + self.alpha * cost.collectives)
-        rank = 0
-        for field in (*fields, cost.device, cost.joins, cost.before_hand_off, cost.operations):
-            if field >> _DIGITS:
-                raise OverflowError(f"a cost of {field} does not fit into {_DIGITS} bits")
-            rank = rank << _DIGITS | field
+        collectives, wire, device, joins, before, operations = cost
+        if self.alpha is not None:
+            collectives, wire = 0, wire + self.alpha * collectives
+        if (collectives | wire | device | joins | before | operations) >> _DIGITS:
+            raise OverflowError(f"a part of {cost} does not fit into {_DIGITS} bits")
+        rank = operations | before << _DIGITS | joins << 2 * _DIGITS | device << 3 * _DIGITS
+        rank |= wire << 4 * _DIGITS | collectives << 5 * _DIGITS
         return rank << 6 * _DIGITS if repeats else rank
 
 
@@ -86,13 +87,16 @@ _DIGITS = 64
 
 def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
     """The cost of running ``op`` in ``state``, in which it is legal."""
+    before = int(not state.handed_off)
+    if isinstance(op, HandOff | Slice | ResidualSlice | Enter):
+        return Cost(before_hand_off=before, operations=1)  # a view at most
     wire = _wire(op, state, facts)
     return Cost(
-        collectives=int(wire > 0) * _tensors(op, state, facts),
+        collectives=_tensors(op, state, facts) if wire else 0,
         wire=wire,
         device=_device(op, state, facts),
         joins=int(isinstance(op, Join)),
-        before_hand_off=int(not state.handed_off),
+        before_hand_off=before,
         operations=1,
     )
 
@@ -175,8 +179,6 @@ def _device(op: Operation, state: State, facts: EdgeFacts) -> int:
             return rows * (2 * widths.contribution + widths.residual)
         case Transform():
             return rows * 2 * widths.contribution
-        case Enter():
-            return 0
         case Reorder():
             return rows * 2 * _width(state, facts)
         case GatherSum(gather, _):

@@ -77,7 +77,8 @@ def edge_facts(
     ends = edge.consumer == FINAL and edge.producer != ENTRY
     finest = demands.rows | demands.read_local
     equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
-    fused = stack.norm.accumulate == "fp32" and asked.norm and asked.on is None
+    unrounded = stack.norm_of(edge.consumer).accumulate == "fp32"
+    fused = unrounded and asked.norm and asked.on is None
     return EdgeFacts(
         sizes=mesh.sizes,
         even=equal,

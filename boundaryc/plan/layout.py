@@ -8,7 +8,7 @@ minimum of a sum of pairwise costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
@@ -64,8 +64,8 @@ def layout(
     An edge that no path can serve is returned in its place; None means that each has a path but
     not together.
     """
-    plain = {edge: replace(f, even=f.every, scatter_by_size=False) for edge, f in facts.items()}
-    key = (batch, tuple(plain.items()))
+    plain = {edge: f._replace(even=f.every, scatter_by_size=False) for edge, f in facts.items()}
+    key = (batch, tuple(plain.values()))
     if key not in problem.layouts:
         problem.layouts[key] = _solve(problem, batch, plain)
     return problem.layouts[key]
@@ -209,6 +209,8 @@ def _pairs(
     targets = labels[edge.target]
     goals = _goals(edge, targets, ways[edge.target])
     asked = frozenset(goals)
+    owed = reduce(or_, (way.owes for way in ways[edge.source]))
+    facts = facts._replace(scatter=facts.scatter & owed)  # nothing else is ever scattered
     moves = problem.moves.get(facts) or problem.moves.setdefault(facts, Moves(facts))
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:

@@ -6,8 +6,6 @@ complete output, hands it on where the specification says, and ends where the pl
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from boundaryc.graph.build import Edge
 from boundaryc.graph.overlap import between_sparse
 from boundaryc.plan.access import route
@@ -23,8 +21,7 @@ def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
     it costs is not counted. LookupError where there is no such way.
     """
     start = boundary.start._replace(owes=0)
-    facts = replace(
-        boundary.facts,
+    facts = boundary.facts._replace(
         even=0,
         scatter=0,
         scatter_by_size=False,

@@ -9,8 +9,9 @@ its inputs alone.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from boundaryc.plan.cost import Cost, Order, price
 from boundaryc.plan.ops import (
@@ -44,8 +45,7 @@ class Path:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Goal:
+class Goal(NamedTuple):
     """Where a boundary must arrive: the input's rows, and where the residual must lie.
 
     In the stream phase there is no input: the written residual is all that is asked for. In the
@@ -170,13 +170,19 @@ def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
     return Goal(state.rows, state.residual, state.by_token, state.phase, state.owes)
 
 
-_LOCAL = (Enter(), Transform(), Update(), Read(), Quantize(), Join(), HandOff())
+_LOCAL: Mapping[Phase, tuple[Operation, ...]] = {
+    Phase.INITIAL: (Enter(),),
+    Phase.CONTRIBUTION: (Transform(), Update(), Join(), HandOff()),
+    Phase.STREAM: (Read(), HandOff()),
+    Phase.INPUT: (Quantize(),),
+}
+"""The operations without rows of their own that a value of a phase can meet."""
 
 
 def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
     if facts.merges and state.handed_off:
         return
-    yield from _LOCAL
+    yield from _LOCAL[state.phase]
     if facts.shards:
         yield Reorder(not state.by_token)
     if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
@@ -242,17 +248,17 @@ def _fit(op: Operation, facts: EdgeFacts) -> Operation:
 def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) -> str:
     """Which single requirement, if it were dropped, would let a path exist."""
     relaxed = (
-        ("the producer may not leave its sum to the next stage", replace(facts, may_defer=True)),
-        ("the end of the stack must be handed a complete value", replace(facts, complete_on=None)),
-        ("the read must run on rows still sharded there", replace(facts, read_local=0)),
-        ("the read needs every row", replace(facts, read_whole=0)),
-        ("the read has what it needs of a batch on the stack's rows", replace(facts, read_on=None)),
+        ("the producer may not leave its sum to the next stage", facts._replace(may_defer=True)),
+        ("the end of the stack must be handed a complete value", facts._replace(complete_on=None)),
+        ("the read must run on rows still sharded there", facts._replace(read_local=0)),
+        ("the read needs every row", facts._replace(read_whole=0)),
+        ("the read has what it needs of a batch on the stack's rows", facts._replace(read_on=None)),
         (
             "the update has what it needs of a batch on the stack's rows",
-            replace(facts, update_on=None),
+            facts._replace(update_on=None),
         ),
-        ("the update must run at the producer", replace(facts, update_at_producer=False)),
-        ("the sum may not end in a reduce-scatter", replace(facts, scatter=facts.every)),
+        ("the update must run at the producer", facts._replace(update_at_producer=False)),
+        ("the sum may not end in a reduce-scatter", facts._replace(scatter=facts.every)),
     )
     for text, looser in relaxed:
         if search(start, goals, Moves(looser), order):

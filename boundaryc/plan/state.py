@@ -5,7 +5,6 @@ Sets of mesh atoms are integer masks; bit 0 is the *outermost* atom, so "outer" 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from math import prod
@@ -25,7 +24,7 @@ class Phase(IntEnum):
 
 
 class State(NamedTuple):
-    """One typed point of a boundary; a tuple, because a search hashes and copies so many.
+    """One typed point of a boundary; a tuple, because planning hashes and copies so many.
 
     A value never owes a sum over an atom that its rows are sharded on: ``rows & owes == 0``.
     In the stream phase the value is the residual, so ``rows == residual``.
@@ -44,8 +43,7 @@ class State(NamedTuple):
     quantized: bool = False  # the input is values and scales
 
 
-@dataclass(frozen=True, slots=True)
-class Widths:
+class Widths(NamedTuple):
     """Bytes per token row of what a boundary moves; ``quantized`` is what is made of the input.
 
     ``taken`` and ``kept`` are what moves with the residual: what the producer's read has kept for
@@ -60,8 +58,7 @@ class Widths:
     kept: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeFacts:
+class EdgeFacts(NamedTuple):
     """Everything about an edge that its operations may look at; equal on all ranks.
 
     Facts that widen what a plan may do default to false where they are declared; the planner

@@ -4,15 +4,13 @@ A model sees a `Stack`: it binds the layers' parameters, builds one `Batch` per 
 that all ranks know, and brackets each compute stage with ``prepare`` and ``finish`` or ``exit``.
 """
 
-from boundaryc.runtime.additive import Additive, Multiplicity, add_term
+from boundaryc.runtime.additive import Additive, Multiplicity, add_term, check_term
 from boundaryc.runtime.batch import Batch, Column
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
     FfnBoundary,
-    InputScale,
     Leaves,
     MixerBoundary,
-    Norm,
     Prepare,
     Prepares,
     Resume,
@@ -64,6 +62,7 @@ from boundaryc.runtime.hyper import (
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
+from boundaryc.runtime.params import InputScale, Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
@@ -167,6 +166,7 @@ __all__ = [
     "add",
     "add_rms_norm",
     "add_term",
+    "check_term",
     "dequantize",
     "hyper_enter",
     "hyper_head",

@@ -6,12 +6,15 @@ weight loader or a kernel adds by itself is checked here against the declaration
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+Bare = tuple[Tensor | None]
+"""What an output was before terms were added to it; None in it where that was not kept."""
 
 Multiplicity = Literal["rank0", "divided", "after_sum"]
 
@@ -70,6 +73,14 @@ class Additive:
                 )
 
 
+def bare(hidden: Tensor, terms: Mapping[str, Tensor], *, kept: bool) -> Bare | None:
+    """What is known of ``hidden`` once ``terms`` are added to it; None if there are none.
+
+    ``kept``: what it was, for a check of what ranks really computed.
+    """
+    return (hidden if kept else None,) if terms else None
+
+
 def add_term(hidden: Tensor, term: Tensor, parts: int = 1) -> Tensor:
     """``hidden`` [rows, width] with one part of ``parts`` of ``term`` added, rounded once.
 
@@ -77,6 +88,16 @@ def add_term(hidden: Tensor, term: Tensor, parts: int = 1) -> Tensor:
     ``hidden``, also on ranks that add nothing, so that all ranks sum one dtype. ValueError for
     another shape, TypeError for what is no floating tensor.
     """
+    check_term(hidden, term)
+    accumulate = torch.promote_types(torch.promote_types(hidden.dtype, term.dtype), torch.float32)
+    wide = term.to(accumulate)
+    if parts != 1:
+        wide = wide / parts
+    return (hidden.to(accumulate) + wide).to(hidden.dtype)
+
+
+def check_term(hidden: Tensor, term: Tensor) -> None:
+    """Refuses what `add_term` refuses: on ranks that do not add a term, which would go on alone."""
     if not isinstance(term, Tensor) or not term.is_floating_point():
         what = term.dtype if isinstance(term, Tensor) else type(term).__name__
         raise TypeError(f"an additive term is a floating tensor, not {what}")
@@ -85,8 +106,3 @@ def add_term(hidden: Tensor, term: Tensor, parts: int = 1) -> Tensor:
             f"an additive term of shape {list(term.shape)} does not fit an output of shape "
             f"{list(hidden.shape)}: it is [width], or rows like those of the output"
         )
-    accumulate = torch.promote_types(torch.promote_types(hidden.dtype, term.dtype), torch.float32)
-    wide = term.to(accumulate)
-    if parts != 1:
-        wide = wide / parts
-    return (hidden.to(accumulate) + wide).to(hidden.dtype)

@@ -106,10 +106,8 @@ class Batch(Generic[GroupsT, RowsT]):
         self.exit: Exit | None = None
         self.lora_rows: Tensor | None = None
         self.given: dict[str, Any] = {}
-        self._own = own
-        self._cut = cut
-        self._segments = segments
-        self._goes_on = False
+        self._own, self._cut = own, cut
+        self._segments, self._goes_on = segments, False
         self._builder = builder
 
     @property
@@ -139,6 +137,11 @@ class Batch(Generic[GroupsT, RowsT]):
                 f"call batch.give({operation}=...) before the stack runs"
             )
         return self.given[operation]
+
+    @property
+    def checks(self) -> bool:
+        """Whether sums are checked before they run, see `replicas`."""
+        return self._builder.checks
 
     def captured(self, name: str) -> list[Tensor]:
         """What the capture called ``name`` of the stack file took in this forward, in layer order.
@@ -234,12 +237,8 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
 
     def __init__(self, batch: Batch[GroupsT, RowsT]) -> None:
         # One by one: this is traced by torch.compile.
-        self.facts, self.variant, self.mode, self.plan = (
-            batch.facts,
-            batch.variant,
-            batch.mode,
-            batch.plan,
-        )
+        self.facts, self.variant = batch.facts, batch.variant
+        self.mode, self.plan = batch.mode, batch.plan
         self.groups, self.rows = batch.groups, batch.rows
         self.local_rows, self.real_rows = batch.local_rows, batch.real_rows
         self.group_rows, self.group_real_rows = batch.group_rows, batch.group_real_rows
@@ -255,12 +254,12 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
     """Resolves batches of one stack on one rank.
 
     ``entry`` is what its file says of its input, ``segments`` whether its forwards have any,
-    ``overlaps`` whether batches may be split.
+    ``overlaps`` whether batches may be split, ``checks`` whether its sums are checked.
     """
 
     __slots__ = (
         *("_columns", "_cutter", "_entry", "_groups", "_mesh", "_overlaps", "_place", "_rows"),
-        "_segments",
+        *("_segments", "checks"),
     )
 
     def __init__(
@@ -274,8 +273,9 @@ class BatchBuilder(Generic[GroupsT, RowsT]):
         *,
         segments: bool = False,
         overlaps: bool = False,
+        checks: bool = False,
     ) -> None:
-        self._segments = segments
+        self._segments, self.checks = segments, checks
         self._mesh = mesh
         self._columns = columns
         self._groups = groups

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from torch import Tensor
 
 from boundaryc.runtime.access import capture_output, complete_output, fold
+from boundaryc.runtime.additive import bare
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
 from boundaryc.runtime.errors import BoundaryError
@@ -56,22 +57,6 @@ class Resume:
 
 Resumes = tuple[Resume, ...]
 """One ``Resume`` per column; empty where a stack was generated without them."""
-
-
-class Norm(Protocol):
-    """The parameters of a norm: any module with a ``weight`` [width]."""
-
-    @property
-    def weight(self) -> Tensor:
-        """Scale of each column, [width]."""
-
-
-class InputScale(Protocol):
-    """What has the scale of a statically quantised input: any module with an ``input_scale``."""
-
-    @property
-    def input_scale(self) -> Tensor:
-        """What the number 1 of the quantised values stands for: float32 []."""
 
 
 LeavesT = TypeVar("LeavesT")
@@ -280,10 +265,12 @@ class AttentionBoundary(_MixerInput[Leaves]):
         [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
         or an unknown one.
         """
-        batch.stream.reach(self._position)
+        stream = batch.stream
+        stream.reach(self._position)
         check_output(hidden)
+        stream.bare = bare(hidden, terms, kept=batch.checks)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
-        batch.stream.passed(self._position)
+        stream.passed(self._position)
         return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
@@ -348,6 +335,7 @@ class FfnBoundary(_Boundary[Exits]):
             raise BoundaryError("an exit is open: finish it, it decides on this stage's sum")
         stream = batch.stream
         stream.reach(self._position)
+        stream.bare = None
         output: Tensor = self._postprocess[batch.plan](hidden, batch, *self._update, **terms)  # type: ignore[assignment]
         stream.form = Form.HANDED
         stream.passed(self._position)
@@ -421,10 +409,8 @@ __all__ = [
     "AttentionBoundary",
     "Exit",
     "FfnBoundary",
-    "InputScale",
     "Leaves",
     "MixerBoundary",
-    "Norm",
     "Prepare",
     "Prepares",
     "Resume",

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Self
 
 from torch import Tensor
 
+from boundaryc.runtime.additive import bare
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
@@ -150,9 +151,12 @@ class BesideAttentionBoundary(_Beside[Leaves], AttentionBoundary):
         ``terms`` are as for `AttentionBoundary.finish`.
         """
         check_output(hidden)
+        stream = batch.stream
+        outer, stream.bare = stream.bare, bare(hidden, terms, kept=batch.checks)
         output: BranchOutput = self._leave[batch.plan](  # type: ignore[assignment]
             hidden, batch, *self._update, **terms
         )
+        stream.bare = outer
         return output
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from torch import Tensor
 
+from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
 
@@ -87,7 +88,8 @@ class Exit:
     Entering publishes it as ``batch.exit``; leaving restores what was there, even when compute
     raises. ``fuse_mlp_allreduce``: do not sum, the next stage does. ``mlp_reduce_scatter``: do not
     sum, the boundary scatters. ``skips_reduction``: either of them. ``defer_moe_finalize``: a MoE
-    may leave its finalize step.
+    may leave its finalize step. ``bare`` is the output before its additive terms, None where it
+    has none.
     """
 
     __slots__ = (
@@ -100,6 +102,7 @@ class Exit:
         "_reduced",
         "_stream",
         "_update",
+        "bare",
         "defer_moe_finalize",
         "fuse_mlp_allreduce",
         "mlp_reduce_scatter",
@@ -118,6 +121,7 @@ class Exit:
         self._batch = batch
         self._stream = batch.stream
         self._reduced = False
+        self.bare: Bare | None = None
         self._update = update
         self._outer: Exit | None = None
         self._phase = _Phase.NEW
@@ -187,7 +191,9 @@ class Exit:
         there is a sum or not. BoundaryError for another order; otherwise as `reduce_output`.
         """
         adds = self._decision.before_sum
-        return self._add(adds, _Added.NOTHING, _Added.BEFORE_SUM, hidden, terms)
+        added = self._add(adds, _Added.NOTHING, _Added.BEFORE_SUM, hidden, terms)
+        self.bare = bare(hidden, terms, kept=self._batch.checks)
+        return added
 
     def after_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
         """``hidden`` with what this rank adds after the sum of compute; see `before_sum`."""
@@ -224,6 +230,7 @@ class Exit:
         stream = self._batch.stream
         stream.reach(self._position)
         self._phase = _Phase.FINISHED
+        stream.bare = self.bare
         output = self._decision.leave(hidden, self._batch, *self._update)
         stream.passed(self._position)
         return output
@@ -276,7 +283,9 @@ class BranchExit(Exit):
         """
         self._computed(hidden)
         self._phase = _Phase.FINISHED
+        outer, self._stream.bare = self._stream.bare, self.bare
         output: BranchOutput = self._decision.leave(hidden, self._batch, *self._update)  # type: ignore[assignment]
+        self._stream.bare = outer
         return output
 
 

@@ -1,7 +1,7 @@
 """Hyper-connections in torch: a residual of several streams, mixed anew at every stage.
 
 The residual of a row is n streams, [rows, n, width]. A read makes coefficients of all of them: the
-stage's input is a mean of the streams with weights ``pre``, normalised; its output is added to each
+stage's input is the norm of their sum with weights ``pre``; its output is added to each
 stream times ``post``, after the streams were mixed by a matrix H: ``out[j] = sum_i H[j, i] *
 streams[i] + post[j] * output``. H is balanced by Sinkhorn iterations, so that its rows and columns
 sum to about one. Coefficients are in ``promote_types(dtype, float32)``, and travel with the rows
@@ -14,8 +14,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-
-from boundaryc.runtime.rowwise import rms_norm
 
 
 class HyperConnection(Protocol):
@@ -58,14 +56,6 @@ class HyperHead(Protocol):
         """What it is multiplied by."""
 
 
-class Weighted(Protocol):
-    """The parameters of a norm."""
-
-    @property
-    def weight(self) -> Tensor:
-        """Scale of each column, [width]."""
-
-
 def hyper_enter(hidden: Tensor, *, streams: int) -> Tensor:
     """The stack's input [rows, width] in every stream: [rows, streams, width], a new tensor."""
     return hidden.unsqueeze(1).expand(-1, streams, -1).contiguous()
@@ -74,15 +64,15 @@ def hyper_enter(hidden: Tensor, *, streams: int) -> Tensor:
 def hyper_read(
     residual: Tensor,
     hyper: HyperConnection,
-    norm: Weighted,
     *,
     iterations: int,
     eps: float,
     norm_eps: float,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """A stage's input [rows, width] of the streams [rows, n, width], and what its update takes.
+    """What a stage's norm is given, [rows, width], of the streams [rows, n, width]; its state.
 
-    That is (mix, post): the matrix H [rows, n * n], row after row, and the weights [rows, n].
+    The state, for the stage's update, is (mix, post): the matrix H [rows, n * n], row after row,
+    and the weights [rows, n].
     """
     n = residual.shape[1]
     parts = _projected(residual, hyper.fn, norm_eps).split([n, n, n * n], dim=-1)
@@ -94,7 +84,7 @@ def hyper_read(
     balanced = _balanced(mix.unflatten(-1, (n, n)), iterations, eps)
     # The one place where the checkpoint's orientation, from stream i to stream j, becomes H[j, i].
     kept = (balanced.transpose(1, 2).flatten(1), 2 * torch.sigmoid(post))
-    return rms_norm(_mean(residual, torch.sigmoid(pre) + eps), norm.weight, norm_eps), kept
+    return _mean(residual, torch.sigmoid(pre) + eps), kept
 
 
 def hyper_update(contribution: Tensor, residual: Tensor, mix: Tensor, post: Tensor) -> Tensor:
@@ -109,19 +99,17 @@ def hyper_update(contribution: Tensor, residual: Tensor, mix: Tensor, post: Tens
     return (mixed + added).to(residual.dtype)
 
 
-def hyper_mean(residual: Tensor, norm: Weighted, *, norm_eps: float) -> Tensor:
-    """The end of a stack: the norm of the mean of the streams, [rows, width]."""
+def hyper_mean(residual: Tensor) -> Tensor:
+    """What the norm at the end of a stack is given: the mean of the streams, [rows, width]."""
     dtype = torch.promote_types(residual.dtype, torch.float32)
-    return rms_norm(residual.to(dtype).mean(dim=1).to(residual.dtype), norm.weight, norm_eps)
+    return residual.to(dtype).mean(dim=1).to(residual.dtype)
 
 
-def hyper_head(
-    residual: Tensor, norm: Weighted, head: HyperHead, *, eps: float, norm_eps: float
-) -> Tensor:
-    """The end of a stack: the norm of the streams' sum with learned weights, [rows, width]."""
+def hyper_head(residual: Tensor, head: HyperHead, *, eps: float, norm_eps: float) -> Tensor:
+    """The same with learned weights: the sum of the streams, [rows, width]."""
     projected = _projected(residual, head.hc_fn, norm_eps)
     weights = projected * head.hc_scale.to(projected.dtype) + head.hc_base.to(projected.dtype)
-    return rms_norm(_mean(residual, torch.sigmoid(weights) + eps), norm.weight, norm_eps)
+    return _mean(residual, torch.sigmoid(weights) + eps)
 
 
 def _projected(residual: Tensor, fn: Tensor, norm_eps: float) -> Tensor:

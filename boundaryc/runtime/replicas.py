@@ -4,18 +4,24 @@ A stage whose compute is replicated, but which is declared to owe a sum, leaves 
 all members of the group: the sum would be that many times too large, and the text would stay
 fluent. Partials of sharded compute are never bitwise equal on rows of tokens, unless they are zero.
 
-What pads hold says nothing: they may be equal, and an even part of a replicated term makes them
-more than zero. So only sums of a boundary are compared, and only in a batch where each rank's rows
-have a token among them, however they are cut. Missed are a sum of compute's own, one that travels
-quantised, and one at which ranks place different rows: an error there is seen in another batch or
-not at all. A model whose weights are zero, with even parts of a term, is refused: load real ones.
+Additive terms make equal partials of them: even parts of a term are equal on all members, and one
+that the first member adds hides that all others are. So an output to which terms are added is
+compared as it was before, where it is summed on the rows on which it was left.
+
+What pads hold says nothing. So only sums of a boundary are compared, and only in a batch where each
+rank's rows have a token among them, however they are cut. Missed are a sum of compute's own, one
+that travels quantised, one at which ranks place different rows, one behind a pipeline cut, and,
+with additive terms, one that is done in parts or behind a merge: an error there is seen in another
+batch or not at all.
 """
 
 from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
@@ -24,6 +30,8 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handshake import device_of
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.trace import caller, outside
+
+AnyBatch = Batch[Any, Any]
 
 
 class ReplicaCheckedGroups:
@@ -65,9 +73,10 @@ class ReplicaChecked:
         return self._group.reduce_scatter(x, sizes)
 
     def _check(self, x: Tensor) -> None:
-        if self.size == 1 or not _has_tokens(outside(sys._getframe(2))):
+        batch = None if self.size == 1 else _batch(outside(sys._getframe(2)))
+        if batch is None:
             return
-        members = self._group.all_gather(x.unsqueeze(0))
+        members = self._group.all_gather(_computed(x, batch).unsqueeze(0))
         if members[0].any() and all(member.equal(members[0]) for member in members[1:]):
             found = caller(sys._getframe(2))
             raise BoundaryError(
@@ -77,7 +86,18 @@ class ReplicaChecked:
             )
 
 
-def _has_tokens(frame: FrameType | None) -> bool:
-    """Whether the batch of the function that runs in ``frame`` is known to; alike on all ranks."""
+def _batch(frame: FrameType | None) -> AnyBatch | None:
+    """The batch of the function that runs in ``frame``, if it has tokens; alike on all ranks."""
     batch = None if frame is None else frame.f_locals.get("batch")
-    return isinstance(batch, Batch) and batch.has_tokens()
+    return batch if isinstance(batch, Batch) and batch.has_tokens() else None
+
+
+def _computed(x: Tensor, batch: AnyBatch) -> Tensor:
+    """What this rank computed of ``x``, in its shape; NaN, which equals nothing, if not known."""
+    bare = batch.stream.bare if batch.exit is None else batch.exit.bare
+    if bare is None:
+        return x
+    partial = bare[0]
+    if partial is None or partial.shape != x.shape:
+        return torch.full_like(x, torch.nan)
+    return partial.to(x.dtype)

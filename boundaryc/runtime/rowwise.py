@@ -15,13 +15,13 @@ Accumulate = Literal["fp32", "rounded"]
 """What a norm reads of a sum: "fp32" the unrounded one, "rounded" the one that is stored."""
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """``x / rms(x) * weight`` over the last dimension: x [rows, width], weight [width].
+def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
+    """``x / rms(x) * (weight + offset)`` over the last dimension: x [rows, width], weight [width].
 
-    The result has x's dtype and is rounded once.
+    The result has x's dtype and is rounded once; the weight is wide before ``offset`` is added.
     """
     accumulate = torch.promote_types(x.dtype, torch.float32)
-    return _normalize(x.to(accumulate), weight, eps).to(x.dtype)
+    return _normalize(x.to(accumulate), weight, eps, offset).to(x.dtype)
 
 
 def add_rms_norm(
@@ -31,16 +31,18 @@ def add_rms_norm(
     eps: float,
     scale: float | None = None,
     accumulate: Accumulate = "fp32",
+    offset: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The norm of ``x * scale + residual``, and that sum: both [rows, width].
 
-    The norm has x's dtype, the sum residual's. ``accumulate`` says which sum the norm reads.
+    The norm has x's dtype, the sum residual's. ``accumulate`` says which sum the norm reads;
+    ``offset`` is added to the weight.
     """
     total = _total(x, residual, scale)
     written = total.to(residual.dtype)
     if accumulate == "rounded":
         total = written.to(total.dtype)
-    return _normalize(total, weight, eps).to(x.dtype), written
+    return _normalize(total, weight, eps, offset).to(x.dtype), written
 
 
 def add(x: Tensor, residual: Tensor, scale: float | None = None) -> Tensor:
@@ -63,8 +65,9 @@ def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
     return wide + residual.to(accumulate)
 
 
-def _normalize(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def _normalize(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     if weight.shape != x.shape[-1:]:
         raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
-    return x * scale * weight.to(x.dtype)
+    factor = weight.to(x.dtype)  # first: 1 plus a small number is 1 in bfloat16
+    return x * scale * (factor + offset if offset else factor)

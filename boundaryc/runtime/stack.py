@@ -183,13 +183,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             raise ValueError(f"unknown policy {policy!r}; known: {', '.join(sorted(self.tables))}")
         every = range(table.depth)
         layers = every if layers is None else layers
-        if (
-            not isinstance(layers, range)
-            or layers.step != 1
-            or not layers
-            or layers[0] not in every
-            or layers[-1] not in every
-        ):
+        consecutive = isinstance(layers, range) and layers.step == 1 and bool(layers)
+        if not consecutive or layers[0] not in every or layers[-1] not in every:
             raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
         self.groups, self._check = self._connect(groups, check, about)
@@ -202,6 +197,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             *(self.mesh, self.rank, self.columns, self.groups, type(self).rows_type, self.entry),
             segments=self.segments,
             overlaps=self.overlaps,
+            checks=self._check is not None,
         )
 
     def _about(self, policy: str, layers: range | None) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from boundaryc.runtime.additive import Bare
 from boundaryc.runtime.errors import BoundaryError
 
 _NOT_STARTED = "start the layer stack before entering a stage"
@@ -138,12 +139,14 @@ class ResidualStream:
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
     and written, None where that is not known. ``beside`` has the outputs that wait to be
-    merged, by stage. Every value handed to the model is taken back by identity, once.
+    merged, by stage. ``bare`` is what the last output was before terms were added to it, None
+    where none were. Every value handed to the model is taken back by identity, once.
     """
 
     __slots__ = (
         "access",
         "at",
+        "bare",
         "beside",
         "captured",
         "form",
@@ -169,7 +172,8 @@ class ResidualStream:
     left: str
     rows: int | None
     captured: dict[str, list[Tensor]]
-    beside: dict[str, tuple[BranchOutput, Tensor]]
+    bare: Bare | None
+    beside: dict[str, tuple[BranchOutput, Tensor, Bare | None]]
 
     def __init__(
         self,
@@ -188,6 +192,7 @@ class ResidualStream:
         self.at = ANY
         self.left = ""
         self.captured = {} if captured is None else captured
+        self.bare = None
         self.beside = {}
 
     def reach(self, position: Position | None) -> None:
@@ -243,6 +248,7 @@ class ResidualStream:
         """
         self.state = StreamState.WRITTEN
         self.kept = kept
+        self.bare = (None,)
         if residual is not None:
             self.residual = residual
 
@@ -294,7 +300,7 @@ class ResidualStream:
         if stage in self.beside:
             raise BoundaryError(f"an output of `{stage}` already waits to be merged")
         handle = BranchOutput()
-        self.beside[stage] = handle, value
+        self.beside[stage] = handle, value, self.bare
         return handle
 
     def merged(
@@ -311,7 +317,10 @@ class ResidualStream:
                     "merge_branch takes the last output of the branch and then the output beside "
                     f"it, once; this is no output of `{stage}` that waits to be merged"
                 )
-        return self.beside.pop(branch[1])[1], self.beside.pop(beside[1])[1]
+        _, output, bare = self.beside.pop(branch[1])
+        _, other, other_bare = self.beside.pop(beside[1])
+        self.bare = None if bare is None and other_bare is None else (None,)
+        return output, other
 
     def replace(self, value: Tensor, form: Form) -> Tensor:
         """Changes the pending contribution in place; the model gets the new one, the old is gone.

@@ -15,8 +15,9 @@ from boundaryc.verify.fixture import Fixture, bound_to
 
 
 def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """The rows x [rows, width], each over its root mean square, times the weight [width]."""
-    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * weight
+    """The rows x [rows, width], each over its root mean square, times weight [width] and offset."""
+    factor = weight + norm.weight_offset
+    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
 
 
 Read = tuple[Tensor, Tensor, tuple[Tensor, ...]]
@@ -30,7 +31,7 @@ class Meaning:
     """
 
     def __init__(self, stack: Stack, given: Tensor) -> None:
-        self._norm, self._residual = stack.norm, stack.residual
+        self._norm, self._norm_of, self._residual = stack.norm, stack.norm_of, stack.residual
         self._declared = {declared.name: declared for declared in stack.operations}
         self._given = given
 
@@ -62,14 +63,14 @@ class Meaning:
     def read(self, stage: Stage, residual: Tensor, params: dict[str, Tensor]) -> Read:
         """What a stage reads."""
         if stage.read == "norm":
-            return rms_norm(residual, params["norm"], self._norm), residual, ()
+            return rms_norm(residual, params["norm"], self._norm_of(stage.name)), residual, ()
         if stage.read == "raw":
             return residual, residual, ()
         if stage.read == "hyper_read":
             own = self._residual
             assert own is not None
             x, kept = hyper.read(residual, params["hyper"], own.iterations, own.eps, self._norm.eps)
-            return rms_norm(x, params["norm"], self._norm), residual, kept
+            return rms_norm(x, params["norm"], self._norm_of(stage.name)), residual, kept
         declared = self._declared[stage.read]
         x, *rest = self._called(declared, params, residual)
         rewritten = rest.pop(0) if "rewrites_residual" in declared.facts else residual
@@ -102,7 +103,7 @@ class Meaning:
             assert declared.scale is not None
             return declared.scale * output
         if declared.name == "norm":
-            return rms_norm(output, params["output_norm"], self._norm)
+            return rms_norm(output, params["output_norm"], self._norm_of(stage.name))
         return self._called(self._declared[declared.name], params, output)[0]
 
     def _called(

@@ -35,7 +35,7 @@ def main(path: str) -> None:
 def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
     """Down to machine code, as the first launch would."""
     constants = {"EPS": kernels.EPS, "WIDTH": kernels.WIDTH, "BLOCK": kernels.BLOCK}
-    constants |= {"ACCUMULATE": tl.float32, "SCALE": 0.22}
+    constants |= {"ACCUMULATE": tl.float32, "SCALE": 0.22, "OFFSET": 1.0, "ROUNDED": True}
     signature = {}
     names = inspect.signature(function).parameters
     constants = {name: value for name, value in constants.items() if name in names}

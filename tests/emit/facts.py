@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 from boundaryc.plan.state import EdgeFacts, Widths
@@ -28,6 +27,5 @@ def facts(mesh: Mesh, **own: Any) -> EdgeFacts:
     """Facts of an even batch with no restrictions but ``own``."""
     every = mesh.every
     values = {**_DEFAULTS, "sizes": mesh.sizes, "even": every, "scatter": every}
-    known = {field.name for field in fields(EdgeFacts)}
-    missing = dict.fromkeys(known - set(values), 0)
-    return replace(EdgeFacts(**values, **missing), **own)
+    missing = dict.fromkeys(set(EdgeFacts._fields) - set(values), 0)
+    return EdgeFacts(**values, **missing)._replace(**own)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 ROWS = (0, 1, 3, 17)
 SCALED, SCALE = "scale", 0.22
+OTHER = {"eps": 0.25, "offset": -0.5, "rounded": True}
+"""What a call says whose norm is not the stack's."""
 ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 """Allowed error, relative to the value and at least 1: a unit in the last place or two."""
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -29,15 +31,32 @@ def main(path: str, rounded: bool) -> None:
     assert spec.loader is not None
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
-    for dtype in ULP:
-        for rows in ROWS:
-            for weight_dtype in (dtype, torch.float32):
-                compare(kernels, rows, dtype, weight_dtype, rounded)
+    own = {"eps": kernels.EPS, "offset": getattr(kernels, "OFFSET", 0.0), "rounded": rounded}
+    taken = inspect.signature(kernels.add_rms_norm).parameters
+    given = {name: value for name, value in OTHER.items() if name in taken}
+    for norm in (own, own | given)[: 1 + bool(given)]:
+        for dtype in ULP:
+            for rows in ROWS:
+                for weight_dtype in (dtype, torch.float32):
+                    compare(kernels, rows, dtype, weight_dtype, norm)
+    if own["offset"] == 1:
+        adds_in_float32(kernels)
     refuses(kernels)
 
 
+def adds_in_float32(kernels: Any) -> None:
+    """1 + 2**-8 has no bfloat16, which is what the weight is."""
+    ones = torch.ones(1, kernels.WIDTH, device=DEVICE)
+    weight = torch.full((kernels.WIDTH,), 2.0**-8, dtype=torch.bfloat16, device=DEVICE)
+    for found in (
+        kernels.rms_norm(ones, weight, eps=1e-30),
+        kernels.add_rms_norm(ones, ones, weight, eps=1e-30)[0],
+    ):
+        assert found.unique().tolist() == [1 + 2.0**-8]
+
+
 def compare(
-    kernels: Any, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, rounded: bool
+    kernels: Any, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
 ) -> None:
     """One shape; inputs are parts of larger tensors, so their rows are further apart."""
     generator = torch.Generator().manual_seed(rows)
@@ -48,19 +67,24 @@ def compare(
     weight = weight.to(weight_dtype).to(DEVICE)
     before = x.clone(), residual.clone()
 
-    close(kernels.rms_norm(strided, weight), norm(x.double(), weight, kernels.EPS), dtype)
+    alone, summed = (
+        {name: norm[name] for name in inspect.signature(function).parameters if name in norm}
+        for function in (kernels.rms_norm, kernels.add_rms_norm)
+    )
+    close(kernels.rms_norm(strided, weight, **alone), normed(x.double(), weight, norm), dtype)
     scale = (SCALE,) if SCALED in inspect.signature(kernels.add_rms_norm).parameters else ()
-    y, total = kernels.add_rms_norm(x, residual, weight, *scale)
+    y, total = kernels.add_rms_norm(x, residual, weight, *scale, **summed)
     exact = x.double() * (SCALE if scale else 1) + residual.double()
     close(total, exact, dtype)
-    close(y, norm(total.double() if rounded else exact, weight, kernels.EPS), dtype)
+    close(y, normed(total.double() if norm["rounded"] else exact, weight, norm), dtype)
     assert torch.equal(x, before[0]), "x was overwritten"
     assert torch.equal(residual, before[1]), "residual was overwritten"
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def normed(x: Tensor, weight: Tensor, norm: dict[str, Any]) -> Tensor:
     """The norm in float64."""
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.double()
+    factor = weight.double() + norm["offset"]
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm["eps"]) * factor
 
 
 def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:

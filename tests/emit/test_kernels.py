@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from boundaryc.emit.norms import Norms
 from boundaryc.emit.render import render
 from boundaryc.emit.stack_views import norm_view
+from boundaryc.language.model import NormSpec
 from tests.emit.compiled import ROOT
 
 pytest.importorskip("triton")
@@ -29,11 +31,22 @@ def program(name: str, *words: str, **environment: str) -> None:
 
 
 NEEDS = ("rms_norm", "add_rms_norm")
+VARIES = ("eps", "offset", "rounded")
+PLAIN = Norms(NormSpec("rms", 1e-6, "fp32"))
 
 
-def written(folder: Path, width: int, *, rounded: bool, scaled: bool = False) -> str:
+def written(
+    folder: Path,
+    width: int,
+    *,
+    rounded: bool,
+    scaled: bool = False,
+    offset: float = 0.0,
+    varies: tuple[str, ...] = (),
+) -> str:
     """The path of `kernels.py` for rows of ``width`` columns."""
-    view = norm_view("tiny", width, 1e-6, rounded=rounded, needs=NEEDS, scaled=scaled)
+    norm = NormSpec("rms", 1e-6, "rounded" if rounded else "fp32", offset)
+    view = norm_view("tiny", width, Norms(norm, varies), needs=NEEDS, scaled=scaled)
     path = folder / "kernels.py"
     path.write_text(render("kernels.py.jinja", view), encoding="utf-8")
     return str(path)
@@ -56,21 +69,33 @@ def test_what_is_added_may_have_a_factor(tmp_path: Path, rounded: bool) -> None:
     program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
 
 
+def test_weights_have_an_offset_and_norms_differ(tmp_path: Path) -> None:
+    """NM-1, NM-3: it is added in float32; eps, offset and rounding may be those of a call."""
+    path = written(tmp_path, 100, rounded=False, scaled=True, offset=1.0, varies=VARIES)
+
+    program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
+
+
 @pytest.mark.parametrize(
-    ("width", "rounded", "scaled"), [(64, False, False), (100, True, False), (64, False, True)]
+    ("width", "rounded", "scaled", "varies"),
+    [
+        (64, False, False, ()),
+        (100, True, False, ()),
+        (64, False, True, VARIES),
+    ],
 )
-def test_kernels_compile(tmp_path: Path, width: int, rounded: bool, scaled: bool) -> None:
+def test_kernels_compile(
+    tmp_path: Path, width: int, rounded: bool, scaled: bool, varies: tuple[str, ...]
+) -> None:
     """With and without a mask; no GPU is needed for that."""
-    path = written(tmp_path, width, rounded=rounded, scaled=scaled)
+    path = written(tmp_path, width, rounded=rounded, scaled=scaled, varies=varies)
 
     program("compile_program.py", path, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
 
 
 def test_only_the_kernels_that_are_called() -> None:
     """A stack that never adds and norms at once has no kernel for it."""
-    text = render(
-        "kernels.py.jinja", norm_view("tiny", 64, 1e-6, rounded=False, needs={"rms_norm"})
-    )
+    text = render("kernels.py.jinja", norm_view("tiny", 64, PLAIN, needs={"rms_norm"}))
 
     assert "def rms_norm" in text
     assert "add_rms_norm" not in text
@@ -78,7 +103,7 @@ def test_only_the_kernels_that_are_called() -> None:
 
 def test_row_counts_are_no_specialisation() -> None:
     """Strides depend on how rows were cut, counts on the batch: neither compiles a new kernel."""
-    view = norm_view("tiny", 64, 1e-6, rounded=False, needs={"rms_norm", "add_rms_norm"})
+    view = norm_view("tiny", 64, PLAIN, needs=NEEDS)
     text = render("kernels.py.jinja", view)
 
     assert 'do_not_specialize=["x_stride"]' in text

@@ -10,6 +10,7 @@ import pytest
 from boundaryc.language import (
     Additive,
     Capture,
+    NormSpec,
     Quantize,
     Stack,
     Stage,
@@ -33,7 +34,8 @@ def _draft(name: str) -> Stack:
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
     stages = {stage.name: stage for stage in loads(ALL).stages}
-    assert list(stages) == ["mamba", "attention", "mlp", "gated", "experts", "tail", "plain"]
+    names = "mamba attention mlp gated experts tail plain scaled"
+    assert list(stages) == names.split()
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
         needs_every_row=frozenset({"attn_tp", "attn_cp"}),
@@ -70,6 +72,10 @@ def test_stages() -> None:
     )
     assert stages["plain"] == Stage(
         *("plain", "ffn", False, "scoped", "norm", "merge"), quantized_sum="int8"
+    )
+    assert stages["scaled"] == Stage(
+        *("scaled", "ffn", False, "scoped", "norm", "add"),
+        norm=NormSpec("rms", 1e-5, "rounded", 1.0),
     )
 
 

@@ -35,6 +35,8 @@ def _lint(fragment: str) -> list[tuple[str, int, int]]:
         ("topologies: {t: {tp: 1, dense_tp: 1}}\n", ("BC601", 1, 35)),
         ("layers: {count: 3, default: [mlp, attention], at: {1: [mlp, attention]}}\n",
          ("BC601", 1, 52)),
+        ("stages:\n  attention: {kind: attention, norm: {kind: rms, eps: 1.0e-6}}\n"
+         "  mlp: {kind: ffn}\n", ("BC601", 2, 32)),
         ("policy: {auto: rs}\ntopologies: {t: {tp: 4, dense_tp: 1}}\n", ("BC602", 1, 16)),
         (
             SPARSE + "topologies: {t: {tp: 4, moe: {all_to_all: true}}}\npolicy: {auto: rsv}\n",

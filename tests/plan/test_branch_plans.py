@@ -95,7 +95,7 @@ def test_a_merge_that_does_not_fit_is_not_approved() -> None:
     found = plan.topologies[0]
     (edge,) = [one for one in plan.graph.edges() if one.beside]
     boundary = found.tables["ar"][0][edge]
-    other = replace(boundary.goal, rows=boundary.goal.rows ^ 1)
+    other = boundary.goal._replace(rows=boundary.goal.rows ^ 1)
     for damaged in (_with(plan, edge, None), _with(plan, edge, replace(boundary, goal=other))):
         with pytest.raises(RejectedPlanError, match="merged behind experts"):
             approve(damaged)

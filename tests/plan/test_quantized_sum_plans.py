@@ -63,7 +63,7 @@ def test_typing() -> None:
     state = State(Phase.CONTRIBUTION, rows=0, owes=0b11, residual=0)
 
     assert Q.apply(state, allowed) == state._replace(owes=0)
-    assert Q.apply(state, replace(allowed, quantized_sum=0)) is None
+    assert Q.apply(state, allowed._replace(quantized_sum=0)) is None
     assert QuantizedAllReduce(0b01).apply(state, allowed) is None
     for change in (
         {"handed_off": True},

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from boundaryc.language.model import Additive
+from boundaryc.language.model import Additive, Transform
 from boundaryc.language.model import Stage as StageSpec
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.judge import declarations
@@ -144,6 +145,51 @@ def test_the_check_leaves_pads_alone(
                 padding=padding,
                 terms=bias,
             )
+
+
+@pytest.mark.parametrize("word", ["rank0", "divided", "after_sum"])
+@pytest.mark.parametrize("stage", [ATTENTION, MLP], ids=["attention", "mlp"])
+def test_dr5_the_check_sees_what_ranks_computed_below_a_term(
+    monkeypatch: pytest.MonkeyPatch, stage: Any, word: Any
+) -> None:
+    """Partials of 0 with a term are as right as any, and equal ones are as wrong with it."""
+    if stage is ATTENTION and word == "after_sum":
+        return  # it is not for a partial stage
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
+    whole, cut = topology(2), topology(4, dp=2)
+    with_term = replace(stage, additive=(Additive("bias", word),))
+    halved = replace(with_term, transform=Transform("scale", 0.5, True))
+    terms = {stage.name: {"bias": torch.full((64,), 6.0, dtype=torch.float64)}}
+
+    for own in (with_term, halved):
+        stages = tuple(own if one is stage else one for one in (ATTENTION, MLP))
+        sample = stack(whole, cut, layers=(("attention", "mlp"),) * 2, stages=stages)
+        with subject(sample) as prover:
+            for spec in (whole, cut):
+                run = partial(_with_equal_partials, prover, spec, terms)
+                expected = (6.0 if own is with_term else 3.0) * 2
+                for policy in ("ar", "rs", "rsv"):
+                    done = run(0.0, policy)
+                    assert all((one.residual == expected).all() for one in done)
+                if spec is cut and stage is ATTENTION:
+                    continue  # its sum places rows of several groups
+                with pytest.raises(BoundaryError, match="hold the same value before its sum"):
+                    run(5.0, "ar")
+
+
+def _with_equal_partials(
+    prover: Any, spec: Any, terms: Any, value: float, policy: str
+) -> list[Any]:
+    """A forward in which every rank computes ``value`` where there are ``terms``, else 0."""
+
+    def compute(stage: Stage, x: Tensor) -> Tensor:
+        own = torch.full_like(x, value if stage.name in terms else 0.0)
+        if stage.name == "attention":
+            return own
+        return stage.exit.reduce_output(own, **terms.get(stage.name, {}))  # type: ignore[no-any-return]
+
+    rows = [4] * spec.attn_dp
+    return numbers(prover, spec.name, compute, policy=policy, rows_per_dp=rows, terms=terms)[0]
 
 
 def test_dr7_either_owner_sums_once() -> None:

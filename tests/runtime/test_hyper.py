@@ -15,7 +15,6 @@ from boundaryc.runtime import (
     hyper_mean,
     hyper_read,
     hyper_update,
-    rms_norm,
 )
 from boundaryc.verify import hyper as definition
 
@@ -34,9 +33,6 @@ def packed(seed: int, *, head: bool = False) -> Tensor:
     matrix = drawn(*definition.packed_shape(STREAMS, WIDTH, head=head), seed=seed)
     matrix[:, :-1] *= (STREAMS * WIDTH) ** -0.5
     return matrix
-
-
-NORM = SimpleNamespace(weight=1 + 0.3 * drawn(WIDTH, seed=5))
 
 
 def test_hc1_row_j_of_the_matrix_makes_stream_j() -> None:
@@ -59,11 +55,11 @@ def test_hc1_an_output_is_weighed_for_each_stream() -> None:
 def test_the_torch_path_is_the_definition() -> None:
     """A whole stage, stream by stream, in float64; the asymmetric matrix has one orientation."""
     streams, matrix = drawn(ROWS, STREAMS, WIDTH, seed=1), packed(2)
-    x, (mix, post) = hyper_read(streams, definition.HyperParameter(matrix), NORM, **SETTINGS)
+    x, (mix, post) = hyper_read(streams, definition.HyperParameter(matrix), **SETTINGS)
     own, kept = definition.read(streams, matrix, *SETTINGS.values())
     wrong = mix.view(-1, STREAMS, STREAMS).transpose(1, 2).flatten(1)
 
-    torch.testing.assert_close(x, rms_norm(own, NORM.weight, 1e-5), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(x, own, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mix, kept[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(post, kept[1], rtol=1e-12, atol=1e-12)
     assert (wrong - kept[0]).abs().max() > 0.01
@@ -75,7 +71,7 @@ def test_the_torch_path_is_the_definition() -> None:
 
 def test_the_matrix_is_balanced() -> None:
     streams = drawn(ROWS, STREAMS, WIDTH, seed=1)
-    _, (mix, _) = hyper_read(streams, definition.HyperParameter(packed(2)), NORM, **SETTINGS)
+    _, (mix, _) = hyper_read(streams, definition.HyperParameter(packed(2)), **SETTINGS)
     matrix = mix.view(-1, STREAMS, STREAMS)
 
     for sums in (matrix.sum(dim=1), matrix.sum(dim=2)):
@@ -90,34 +86,33 @@ def test_both_ends_of_a_stack() -> None:
     assert all(torch.equal(entered[:, index], hidden) for index in range(STREAMS))
     entered.zero_()
     assert hidden.any()
-    mean = rms_norm(streams.mean(dim=1), NORM.weight, 1e-5)
-    torch.testing.assert_close(hyper_mean(streams, NORM, norm_eps=1e-5), mean)
-    own = hyper_head(streams, NORM, definition.HeadParameter(head), eps=1e-6, norm_eps=1e-5)
-    expected = rms_norm(definition.head(streams, head, 1e-6, 1e-5), NORM.weight, 1e-5)
+    torch.testing.assert_close(hyper_mean(streams), streams.mean(dim=1))
+    own = hyper_head(streams, definition.HeadParameter(head), eps=1e-6, norm_eps=1e-5)
+    expected = definition.head(streams, head, 1e-6, 1e-5)
     torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_few_rows(rows: int) -> None:
     streams = drawn(rows, STREAMS, WIDTH)
-    x, (mix, post) = hyper_read(streams, definition.HyperParameter(packed(2)), NORM, **SETTINGS)
+    x, (mix, post) = hyper_read(streams, definition.HyperParameter(packed(2)), **SETTINGS)
 
     assert (x.shape, mix.shape, post.shape) == ((rows, WIDTH), (rows, 16), (rows, 4))
     assert hyper_update(x, streams, mix, post).shape == streams.shape
-    assert hyper_mean(streams, NORM, norm_eps=1e-5).shape == (rows, WIDTH)
+    assert hyper_mean(streams).shape == (rows, WIDTH)
 
 
 def test_a_row_has_the_same_bits_among_others() -> None:
     """So they do not depend on where a plan reads; coefficients of narrow rows are float32."""
     streams = drawn(40, STREAMS, WIDTH, dtype=torch.bfloat16)
     own = definition.HyperParameter(packed(2))
-    whole, kept = hyper_read(streams, own, NORM, **SETTINGS)
+    whole, kept = hyper_read(streams, own, **SETTINGS)
     after = hyper_update(whole, streams, *kept)
 
     assert whole.dtype == after.dtype == torch.bfloat16
     assert {part.dtype for part in kept} == {torch.float32}
     for part in (slice(0, 1), slice(3, 8), slice(11, 40)):
-        x, some = hyper_read(streams[part], own, NORM, **SETTINGS)
+        x, some = hyper_read(streams[part], own, **SETTINGS)
         assert torch.equal(x, whole[part])
         assert all(torch.equal(a, b[part]) for a, b in zip(some, kept, strict=True))
         assert torch.equal(hyper_update(x, streams[part], *some), after[part])
@@ -139,21 +134,18 @@ def test_hugging_face_glm5_next() -> None:
     _spread(module, 11)
     streams = drawn(1, ROWS, STREAMS, WIDTH, seed=1, dtype=torch.float32)
     post, comb, collapsed = module(streams)
-    norm = SimpleNamespace(weight=torch.ones(WIDTH))
-    x, kept = hyper_read(streams[0], module, norm, **SETTINGS)
+    x, kept = hyper_read(streams[0], module, **SETTINGS)
     output = drawn(ROWS, WIDTH, seed=3, dtype=torch.float32)
     after = post.unsqueeze(-1) * output.unsqueeze(-2) + torch.matmul(
         comb.transpose(-1, -2), streams
     )
 
-    torch.testing.assert_close(x, rms_norm(collapsed[0], norm.weight, 1e-5), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(x, collapsed[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(kept[1], post[0], rtol=1e-5, atol=1e-5)
     own = hyper_update(output, streams[0], *kept)
     torch.testing.assert_close(own, after[0], rtol=1e-5, atol=1e-5)
     mean = models.Glm5NextTextHyperHead()(streams)[0]
-    torch.testing.assert_close(
-        hyper_mean(streams[0], norm, norm_eps=1e-5), rms_norm(mean, norm.weight, 1e-5)
-    )
+    torch.testing.assert_close(hyper_mean(streams[0]), mean)
 
 
 def test_hugging_face_learned_head() -> None:
@@ -163,8 +155,7 @@ def test_hugging_face_learned_head() -> None:
     head = models.DeepseekV4HyperHead(config)
     _spread(head, 17)
     streams = drawn(1, ROWS, STREAMS, WIDTH, seed=1, dtype=torch.float32)
-    norm = SimpleNamespace(weight=torch.ones(WIDTH))
-    own = hyper_head(streams[0], norm, head, eps=1e-6, norm_eps=1e-5)
+    own = hyper_head(streams[0], head, eps=1e-6, norm_eps=1e-5)
 
-    expected = rms_norm(head(streams)[0], norm.weight, 1e-5)
+    expected = head(streams)[0]
     torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)

@@ -45,6 +45,18 @@ def test_rd3_a_materialised_sum_is_what_the_norm_reads() -> None:
     assert differs
 
 
+def test_nm1_an_offset_is_added_to_a_weight_in_float32() -> None:
+    """linkedin/Liger-Kernel#1462: 1 + 0.00390625 is 1 in bfloat16."""
+    ones, weight = torch.ones(1, 4), torch.full((4,), 0.00390625, dtype=torch.bfloat16)
+    expected = [[1.00390625] * 4]
+
+    assert rms_norm(ones, weight, 0.0, 1.0).tolist() == expected
+    assert add_rms_norm(ones, ones, weight, 0.0, offset=1.0)[0].tolist() == expected
+    assert rms_norm(ones, weight, 0.0).tolist() == [[0.00390625] * 4]
+    zero = rms_norm(ones, torch.zeros(4, dtype=torch.bfloat16), 0.0, 1.0)
+    assert zero.equal(ones)
+
+
 def test_rd4_a_long_chain_of_additions_does_not_drift() -> None:
     """72 additions in bfloat16: the mean signed error stays within half a percent of float64."""
     generator = torch.Generator().manual_seed(2)

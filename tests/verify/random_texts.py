@@ -96,7 +96,7 @@ def cases(draw: Draw) -> Case:
         "boundaryc: 1",
         "stack: sample",
         f"hidden_size: {width}",
-        f"norm: {{kind: rms, eps: 1.0e-6, accumulate: {draw(st.sampled_from(ROUNDINGS))}}}",
+        f"norm: {_norm(draw, '1.0e-6')}",
         *([residual.line] if residual else []),
         "stages:",
         *stages,
@@ -205,6 +205,8 @@ def _stage(
         words.append(f"defer: {draw(st.sampled_from(('true', 'false')))}")
     if draw(st.integers(0, 3)) == 2:
         words.append(_additive(draw, kind))
+    if draw(st.integers(0, 3)) == 2 and ("read: " not in " ".join(words) or _rarely(draw)):
+        words.append(f"norm: {_norm(draw, draw(st.sampled_from(('1.0e-6', '1.0e-5', '0.25'))))}")
     return f"{{{', '.join(words)}}}"
 
 
@@ -214,6 +216,13 @@ def _of_any(draw: Draw, kind: str) -> list[str]:
     if kind != "attention" and draw(st.integers(0, 3)) == 2:
         words.append(draw(st.sampled_from(("defer: false", "transform: {scale: 0.5}"))))
     return words
+
+
+def _norm(draw: Draw, eps: str) -> str:
+    """A norm: the stack's, or a stage's own."""
+    words = ["kind: rms", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    offset = draw(st.sampled_from(("", "", "1", "-0.5")))
+    return f"{{{', '.join([*words, *([f'weight_offset: {offset}'] if offset else [])])}}}"
 
 
 def _quantization(draw: Draw, width: int) -> str:

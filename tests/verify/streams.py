@@ -28,7 +28,7 @@ layers:
 HYPER = """\
 residual: {kind: hyper_connections, streams: 3, iterations: 2}
 stages:
-  attention: {kind: attention}
+  attention: {kind: attention, norm: {kind: rms, eps: 0.25, weight_offset: 1}}
   mixer: {kind: mixer}
   mlp: {kind: ffn}
   experts: {kind: ffn, sparse: true}

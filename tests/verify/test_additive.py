@@ -172,3 +172,28 @@ def test_a_reduction_of_computes_own_reads_the_exit(name: str) -> None:
     assert {cell.policy for cell in cells} >= {"ar", "rs", "rsv"}
     for cell in cells:
         run(own, cell, OwnSum)
+
+
+@pytest.mark.parametrize("word", ["rank0", "divided"])
+def test_a_wrong_term_is_refused_on_every_rank(word: str) -> None:
+    """Also where only the first rank would add it: the others would wait for it in the sum."""
+    spec = topology(3)
+    stages = (ATTENTION, replace(MLP, additive=term(word)))
+    sample = stack(spec, layers=(("attention", "mlp"),), variants=("ordinary",), stages=stages)
+    refused: list[int] = []
+
+    def compute(stage: Stage, x: Tensor) -> Tensor:
+        own = torch.zeros_like(x)
+        if stage.name == "attention":
+            return own
+        with pytest.raises(ValueError, match=r"an additive term of shape \[5\] does not fit"):
+            stage.exit.reduce_output(own, bias=torch.zeros(5))
+        with pytest.raises(TypeError, match="an additive term is a floating tensor"):
+            stage.exit.reduce_output(own, bias=torch.zeros(64, dtype=torch.int32))
+        refused.append(stage.rank)
+        return stage.exit.reduce_output(own, **BIAS)  # type: ignore[no-any-return]
+
+    with subject(sample) as runs:
+        done, _ = numbers(runs, spec.name, compute, rows_per_dp=[2])
+    assert sorted(refused) == [0, 1, 2]
+    assert all((one.residual == 5).all() for one in done)

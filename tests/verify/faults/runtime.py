@@ -112,7 +112,7 @@ FAULTS = (
     _fault(
         "few-is-many",
         "A bound on rows is read as its opposite.",
-        BATCH,
+        "boundaryc/runtime/columns.py",
         "rows <= self.max_rows)",
         "rows > self.max_rows)",
         "units",
@@ -229,8 +229,8 @@ FAULTS = (
         "norm-of-the-old-residual",
         "The fused norm reads the residual without the contribution.",
         ROWWISE,
-        "return _normalize(total, weight, eps).to(x.dtype), written",
-        "return _normalize(residual.to(total.dtype), weight, eps).to(x.dtype), written",
+        "return _normalize(total, weight, eps, offset).to(x.dtype), written",
+        "return _normalize(residual.to(total.dtype), weight, eps, offset).to(x.dtype), written",
         "values",
     ),
     _fault(
@@ -238,8 +238,8 @@ FAULTS = (
         "The norm accumulates in the dtype of its input.",
         ROWWISE,
         "    accumulate = torch.promote_types(x.dtype, torch.float32)\n"
-        "    return _normalize(x.to(accumulate), weight, eps).to(x.dtype)",
-        "    return _normalize(x, weight, eps).to(x.dtype)",
+        "    return _normalize(x.to(accumulate), weight, eps, offset).to(x.dtype)",
+        "    return _normalize(x, weight, eps, offset).to(x.dtype)",
         "units",
     ),
     _fault(

@@ -108,6 +108,35 @@ operations:
   placed_update: {role: update, call: "tests.verify.stream_operations:placed_update",
                   facts: [per_call]}
 """,
+    "terms": """\
+boundaryc: 1
+stack: terms
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+stages:
+  attention: {kind: attention, additive: {bias: rank0, sink: divided}}
+  mlp: {kind: ffn, additive: {down: divided, second: rank0, shared: after_sum}}
+layers: {count: 2, default: [attention, mlp]}
+topologies:
+  tp2: {tp: 2}
+  tp4_dp2: {tp: 4, attn_dp: 2}
+variants: [ordinary]
+""",
+    "small": """\
+boundaryc: 1
+stack: small
+hidden_size: 128
+norm: {kind: rms, eps: 1.0e-6, weight_offset: 1}
+stages:
+  attention: {kind: attention, quantized_sum: int8, quantize: {format: fp8, scale: group128},
+              norm: {kind: rms, eps: 0.25, weight_offset: -0.5}}
+  mlp: {kind: ffn, quantized_sum: fp8, quantize: {format: int8, scale: token, keep: true}}
+  experts: {kind: ffn, sparse: true, quantize: {format: fp8, scale: static}}
+layers: {pattern: "DE", stages: {D: [attention, mlp], E: [attention, experts]}}
+topologies:
+  tp4_dp2: {tp: 4, attn_dp: 2, link: {latency_us: 0.001, bandwidth_gb_s: 1}}
+variants: [ordinary]
+""",
 }
 
 _GOOD = STACKS["mixed"]

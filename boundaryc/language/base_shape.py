@@ -1,24 +1,9 @@
-"""What all shapes of a stack file share: the base class, and limits that several keep."""
+"""What all mappings of a stack file have in common."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic_core import PydanticCustomError
-
-MAX_LAYERS = 10_000
-MAX_RANKS = 4_096
-MAX_WIDTH = 1 << 20
-SMALLEST = 1.2e-38
-"""Smaller numbers are subnormal in float32, in which norms are computed, or zero."""
-MAX_ENTRIES = 256
-"""How many stages, topologies or operations a stack has, and how long a list may be."""
-
-Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
-Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
-Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Shape(BaseModel):
