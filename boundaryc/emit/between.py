@@ -354,8 +354,14 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     if own:
         return crossed(way, FINAL, scope, calls)
     without = crossed(way, FINAL, scope, replace(calls, read=RAW))
-    needs = without.needs | {"Norm"}
-    return replace(without, params=(*without.params, "norm: Norm"), needs=needs)
+    return without if calls.read == RAW else _as_normed(without, calls)
+
+
+def _as_normed(without: Draft, calls: Calls) -> Draft:
+    """The function with the argument that those have which run the norm."""
+    norm = calls.norm.type
+    params = (*without.params[:-1], f"norm: {norm}")
+    return replace(without, params=params, needs=without.needs | {norm})
 
 
 def _sends(step: Step) -> bool:

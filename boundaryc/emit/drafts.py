@@ -165,7 +165,9 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     if calls.lora and target != FINAL:
         name = scope.token(way.goal.rows, by_token=way.goal.by_token)
         published = (f"batch.lora_rows = rows.{name}",)
-    named = tuple(f"{name}: {read.param_type(name)}" for name in read.params)
+    named = tuple(f"{name}: {read.param_type(name, calls.norm.type)}" for name in read.params)
+    if target == FINAL and not named and read.call is None:
+        named = ("norm: None",)  # the end of a stack is given one
     results: tuple[str, ...] = ("hidden",)
     if calls.quantize is not None:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
@@ -180,7 +182,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         *contract(scope.mesh, way.start, way.goal),
         *collectives(script),
     )
-    needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"Tensor"}
+    needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"None", "Tensor"}
     return Draft(
         base=way.base,
         params=(f"hidden: {way.given}", "batch: Batch", *named),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from boundaryc.emit.norms import ADDED, FUNCTIONS
 from boundaryc.plan.result import StackPlan
 
 OWN_WORDS = (
@@ -13,9 +14,10 @@ OWN_WORDS = (
 def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add", "add_rms_norm"}
+    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
+    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm"}
     taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rms_norm", "rows", "stream"}
+    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
     taken |= {"quantized_all_reduce"}

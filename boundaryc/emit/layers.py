@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundaryc.emit.layout_text import listed
+from boundaryc.emit.norms import type_of
 from boundaryc.language.model import Branch, Stage
 from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
@@ -43,8 +44,18 @@ ROLES = ("Prepared", "Beside")
 """How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
     {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
+    | {
+        "BiasedNorm",
+        "Groups",
+        "InputScale",
+        "Layer",
+        "MixerBoundary",
+        "Norm",
+        "Rows",
+        "Stack",
+        "Table",
+    }
     | {*PARAM_TYPES.values()}
-    | {"Groups", "InputScale", "Layer", "MixerBoundary", "Norm", "Rows", "Stack", "Table"}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
 """Classes that stand beside those of layers in some generated module."""
@@ -103,8 +114,12 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     transform: tuple[Param, ...] = ()
     if stage.transform is not None:
         declared = plan.operations[transform_operation(stage.transform.name)]
-        transform = tuple(_transform_param(name, param, declared) for param in declared.params)
-    reads = [_read_param(name, param, read) for param in read.params]
+        norm = type_of(plan.stack.norm_of(name))
+        transform = tuple(
+            _transform_param(name, param, declared, norm) for param in declared.params
+        )
+    norm = type_of(plan.stack.norm_of(name))
+    reads = [_read_param(name, param, read, norm) for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
     if stage.quantize is not None:
@@ -135,9 +150,9 @@ def _role(branch: Branch | None, name: str) -> str:
     return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(name, "")
 
 
-def _transform_param(stage: str, param: str, transform: Operation) -> Param:
+def _transform_param(stage: str, param: str, transform: Operation, norm: str) -> Param:
     if transform.call is None:
-        return Param(f"{stage}_{param}", "Norm", f"the norm of the output of {stage}")
+        return Param(f"{stage}_{param}", norm, f"the norm of the output of {stage}")
     return _param(stage, param)
 
 
@@ -146,9 +161,9 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _read_param(stage: str, param: str, read: Operation) -> Param:
-    kind = read.param_type(param)
-    if kind == "Norm":
+def _read_param(stage: str, param: str, read: Operation, norm: str) -> Param:
+    kind = read.param_type(param, norm)
+    if kind == norm:
         return Param(stage, kind, f"the norm before {stage}")
     if kind == "Any":
         return _param(stage, param)

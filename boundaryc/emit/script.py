@@ -46,8 +46,9 @@ class Writer:
             following = sequence[index + 1] if index + 1 < len(sequence) else None
             if following is not None and self._fuses(step, following):
                 self._say(self._added(), "norm")
-                self._call("add_rms_norm")
-                added = self.calls.norm.of_sum(self.value, self.residual, self.calls.scale)
+                self._call(f"add_{self.calls.norm.function}")
+                summed = (self.value, self.residual, self.calls.read.params[0])
+                added = self.calls.norm.of_sum(*summed, self.calls.scale)
                 self._put(f"{self.value}, {self._written} = {added}")
                 self.residual = self._written
                 index += 2
@@ -214,7 +215,7 @@ class Writer:
             return
         params = self._bound(transform)
         if transform.call is None:
-            self._call("rms_norm")
+            self._call(self.calls.output_norm.function)
             self._put(f"{self.value} = {self.calls.output_norm.of(self.value, params[0])}")
             self._say("norm of the output")
             return
@@ -288,7 +289,7 @@ class Writer:
     def _read(self, step: Step) -> None:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
-            self._call("rms_norm")
+            self._call(self.calls.norm.function)
             self._put(f"{self.value} = {self.calls.norm.of(self.residual, 'norm')}")
             self._say("norm")
         elif read.call is None:

@@ -15,7 +15,7 @@ from boundaryc.emit.layout_text import (
     tuple_lines,
     wrapped,
 )
-from boundaryc.emit.norms import Norms, head
+from boundaryc.emit.norms import FUNCTIONS, Norms, titled
 from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
 from boundaryc.plan.result import StackPlan
 from boundaryc.topology.contracts import VARIANTS
@@ -147,10 +147,9 @@ def norm_view(
     ``scaled``: what is added may have a factor, a constant of the call.
     """
     block = 1 << (width - 1).bit_length()
-    x, factor = ["x: Tensor", "weight: Tensor"], ["scale: float = 1.0"] if scaled else []
-    summed = [x[0], "residual: Tensor", x[1], *factor, *norms.arguments(summed=True)]
     return RowwiseView(
         name=name,
+        title=titled(needs),
         width=width,
         eps=repr(norms.usual.eps),
         offset=norms.offset,
@@ -162,12 +161,5 @@ def norm_view(
         scaled=scaled,
         own_eps="eps" in norms.varies,
         own_offset="offset" in norms.varies,
-        passed=norms.passed(summed=False),
-        add_passed=f"{', scale' if scaled else ''}{norms.passed(summed=True)}",
-        in_torch=norms.in_torch(),
-        add_in_torch=norms.sum_in_torch(scaled=scaled),
-        norm_head=head("rms_norm", [*x, *norms.arguments(summed=False)], "Tensor"),
-        add_head=head("add_rms_norm", summed, "tuple[Tensor, Tensor]"),
-        norm="rms_norm" in needs,
-        add_norm="add_rms_norm" in needs,
+        norms=tuple(norms.view(function, needs, scaled=scaled) for function in FUNCTIONS),
     )

@@ -92,15 +92,39 @@ class StackView:
 
 
 @dataclass(frozen=True, slots=True)
+class NormView:
+    """The functions of one kind of norm in ``rowwise.py`` and ``kernels.py``.
+
+    ``alone`` and ``added``: the norm of a tensor and that of a sum are called. ``centred``: the
+    mean is subtracted. ``passed`` and ``add_passed`` are what goes on to a kernel.
+    """
+
+    name: str
+    centred: bool
+    biased: bool
+    head: Lines
+    add_head: Lines
+    passed: str
+    add_passed: str
+    in_torch: Lines
+    add_in_torch: Lines
+    jit: Lines
+    add_jit: Lines
+    alone: bool
+    added: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowwiseView:
     """``rowwise.py`` and ``kernels.py`` of a stack.
 
     ``offset`` is empty where weights are used as they are. ``own_eps``, ``own_offset`` and
     ``may_round``: calls may say what eps is, what the offset is, and whether the sum is seen
-    rounded. ``passed`` and ``add_passed`` are what goes on to a kernel.
+    rounded.
     """
 
     name: str
+    title: str
     width: int
     eps: str
     offset: str
@@ -112,11 +136,4 @@ class RowwiseView:
     scaled: bool
     own_eps: bool
     own_offset: bool
-    passed: str
-    add_passed: str
-    in_torch: Lines
-    add_in_torch: Lines
-    norm_head: Lines
-    add_head: Lines
-    norm: bool
-    add_norm: bool
+    norms: tuple[NormView, ...]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Branch, Stage
+from boundaryc.language.named import spelled_out
 from boundaryc.language.names import did_you_mean, suggest
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import BranchShape, StackShape
@@ -91,7 +92,7 @@ def _check_first(entry: BranchShape, shape: StackShape, context: Context) -> Non
     """The first stage reads nothing: its input has been read for the stage beside it."""
     first = entry.stages[0]
     stage = shape.stages[first]
-    for key in (*READING, *(() if norms_output(stage) else ("norm",))):
+    for key in (*READING, *(() if norms_output(spelled_out(stage)) else ("norm",))):
         if key in stage.model_fields_set:
             message = f"`{first}` begins a branch, whose input has been read for `{entry.beside}`"
             help_ = f"remove `{key}`"

@@ -71,7 +71,8 @@ def _draft(
 
     check_additions(known, layers, shape.operations, path_of, context)
     for stage in own.values():
-        check_stage(stage, shape.operations, target.streams, ("stages", stage.name), inside)
+        path: Path = ("stages", stage.name)
+        check_stage(stage, shape.operations, target.streams, target.norm, path, inside)
     used = {stage for layer in layers for stage in layer}
     if layers and not used:
         message = f"the draft `{name}` has no stage"

@@ -125,7 +125,8 @@ def _repeated_norms(subject: Subject) -> Iterator[Diagnostic]:
     stack = subject.stack
     for stage in stack.stages:
         path = f"stages.{stage.name}.norm"
-        if stage.norm is None and path in stack.spans:
+        same = subject.written.get(f"{path}.kind") == stack.norm.kind
+        if stage.norm is None and path in stack.spans and same:
             message = f"the norm of `{stage.name}` is the stack's"
             other = ("norm", "the same norm")
             yield _finding(stack, "BC601", path, message, "leave out `norm`", other)

@@ -20,7 +20,7 @@ from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.files import read_text
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
-from boundaryc.language.norms import resolve_norm
+from boundaryc.language.norms import check_norm, meant_norm
 from boundaryc.language.pipeline import resolve_pipeline, resolve_segments
 from boundaryc.language.reader import Tree, read
 from boundaryc.language.residual import operations_of, resolve_operations
@@ -64,6 +64,7 @@ def loads(text: str, source: str = "<string>") -> Stack:
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
     shape = with_set(shape)
+    check_norm(shape.norm, ("norm",), context)
     stages = resolve_stages(shape.stages, {}, shape, context)
     in_branch = meant(shape.branch, stages)
     declared = [name for name in stages if name not in in_branch]
@@ -76,7 +77,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
     stack = Stack(
         name=shape.stack,
         hidden_size=shape.hidden_size,
-        norm=resolve_norm(shape.norm),
+        norm=meant_norm(shape.norm),
         stages=by_first_use(stages, layers),
         layers=layers,
         topologies=topologies,

@@ -31,13 +31,15 @@ class NormSpec:
 
     `accumulate` says where the sum that a norm reads is rounded: "fp32" carries it unrounded into
     the norm, "rounded" brings it to the residual's dtype first. `weight_offset` is added to the
-    weight, in float32.
+    weight, in float32. A "layer" norm subtracts the mean, and may have a `bias`; with "none" what
+    is read is the residual, and nothing else has a meaning.
     """
 
-    kind: Literal["rms"]
+    kind: Literal["rms", "layer", "none"]
     eps: float
     accumulate: Accumulate
     weight_offset: float = field(default=0.0, metadata=QUIET)
+    bias: bool = field(default=False, metadata=QUIET)
 
 
 @dataclass(frozen=True, slots=True)

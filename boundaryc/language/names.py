@@ -43,6 +43,7 @@ _LOCALS = frozenset(
 
 _HELPERS = frozenset(
     {"add", "add_rms_norm", "add_term", "check_term", "join", "quantize_fp8"}
+    | {"add_biased_layer_norm", "add_layer_norm", "biased_layer_norm", "layer_norm"}
     | {"quantize_int8", "quantized_all_reduce", "rms_norm"}
 )  # a parameter of that name would hide what its function calls
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from boundaryc.language.base_shape import Shape
 from boundaryc.language.limits import MAX_ENTRIES, MAX_WIDTH, Axis
-from boundaryc.language.norms import SMALLEST
+from boundaryc.language.norm_shape import SMALLEST
 
 Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 Streams = Annotated[int, Field(ge=1, le=64)]

@@ -18,11 +18,7 @@ PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "finalize": ("stage.finalize",),
         "fusion": ("stack.fusion",),
         "gathers_tp_input": ("stage.gathers_tp_input",),
-        "norm bias": ("norm.bias",),
-        "norm kinds": ("norm.kind=layer", "norm.kind=none"),
-        "post_norm": ("stage.read=post_norm", "stage.update=post_norm"),
         "residual_dtype": ("stack.residual_dtype",),
-        "sandwich": ("stage.read=sandwich", "stage.update=sandwich"),
         "terminal": ("stack.terminal",),
     }
 )

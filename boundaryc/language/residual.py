@@ -14,8 +14,8 @@ from boundaryc.language.streams import check_facts, set_operations
 
 BUILT_IN = {
     "enter": ("hyper_enter", "identity"),
-    "read": ("norm", "raw", "hyper_read"),
-    "update": ("add", "hyper_update"),
+    "read": ("norm", "raw", "hyper_read", "post_norm", "sandwich"),
+    "update": ("add", "hyper_update", "post_norm", "sandwich"),
     "transform": ("norm",),
 }
 WRITTEN = {"hyper_enter": "", "identity": ""} | dict.fromkeys(
@@ -88,6 +88,10 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
         elif fact == "quantized_sum" and "plain_add" not in entry.facts:
             message = "`quantized_sum` is for an update that is a plain add"
             help_ = "remove the fact, or declare `plain_add` too if the operation is one"
+            context.report("BC209", (*path, "facts", index), message, help_)
+        elif fact == "plain_norm" and len(entry.params) != 1:
+            message = "`plain_norm` is for a read with one param: what has the weight of the norm"
+            help_ = "remove the fact, or declare that param alone"
             context.report("BC209", (*path, "facts", index), message, help_)
     for index, param in enumerate(entry.params):
         context.name("param", param, (*path, "params", index))

@@ -22,7 +22,7 @@ from boundaryc.language.limits import (
     Size,
     Stages,
 )
-from boundaryc.language.norms import NormShape
+from boundaryc.language.norm_shape import NormShape
 from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boundaryc.language.context import Context
 from boundaryc.language.model import Additive, NormSpec, Quantize, Reduction, Transform
-from boundaryc.language.norms import resolve_norm
+from boundaryc.language.norms import check_norm, meant_norm
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import Operations, check_operation
 from boundaryc.language.schema import ScaledAddShape, ScaleShape, StackShape, StageShape
@@ -129,14 +129,24 @@ def resolve_stage_norm(
     entry: StageShape, shape: StackShape, path: Path, context: Context
 ) -> NormSpec | None:
     """The stage's own norm; None where it has none, or the same as the stack."""
+    usual = shape.norm if entry.norm is None else entry.norm
+    if usual.kind == "none" and norms_output(entry):
+        message = f"`{path[-1]}` has its output normalised, and its norm is none"
+        help_ = "remove `transform`, or give the stage a norm"
+        context.report("BC213", (*path, "transform"), message, help_, key=True)
+    declared = shape.operations.get(entry.read)
+    if usual.kind == "none" and declared and "plain_norm" in declared.facts:
+        message = f"`{entry.read}` is declared to equal the norm of the stack, which has none"
+        context.report("BC213", (*path, "read"), message, "remove its fact `plain_norm`")
     if entry.norm is None:
         return None
     if entry.read not in ("norm", "hyper_read") and not norms_output(entry):
         message = f"`{path[-1]}` normalises nothing: neither what it reads nor its output"
         help_ = "remove `norm`"
         context.report("BC213", (*path, "norm"), message, help_, key=True)
-    found = resolve_norm(entry.norm)
-    return None if found == resolve_norm(shape.norm) else found
+    check_norm(entry.norm, (*path, "norm"), context)
+    found = meant_norm(entry.norm)
+    return None if found == meant_norm(shape.norm) else found
 
 
 def resolve_quantize(

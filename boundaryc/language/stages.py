@@ -8,6 +8,8 @@ from itertools import pairwise
 from boundaryc.language.context import Context
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Stage
+from boundaryc.language.named import check_named, spelled_out
+from boundaryc.language.norms import meant_norm
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import (
     Entries,
@@ -36,6 +38,12 @@ def resolve_stages(
 
     `inherited` are stages that are declared elsewhere and used beside these.
     """
+    for name, written in declared.items():
+        check_named(written, ("stages", name), context)
+    declared, inherited = (
+        {name: spelled_out(entry) for name, entry in entries.items()}
+        for entries in (declared, inherited)
+    )
     found = {}
     letters = {name.replace("_", ""): name for name in inherited if name not in declared}
     entries = {**inherited, **declared}
@@ -125,12 +133,14 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
     update, factor = resolve_update(entry, operations, (*path, "update"), context)
     reduction = resolve_reduction(entry, (*path, "reduction"), context)
     check_keys(entry, reduction, operations, path, context)
+    norm = resolve_stage_norm(entry, shape, path, context)
+    unread = entry.read == "norm" and (norm or meant_norm(shape.norm)).kind == "none"
     return Stage(
         name=name,
         kind=entry.kind,
         sparse=entry.sparse,
         reduction=reduction,
-        read=entry.read,
+        read="raw" if unread else entry.read,
         update=update,
         order=entry.order,
         joins_sum=entry.joins_sum == "allow",
@@ -144,7 +154,7 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         additive=resolve_additive(entry, reduction, operations, path, context),
         defer=entry.defer,
         latent_input=entry.latent_input,
-        norm=resolve_stage_norm(entry, shape, path, context),
+        norm=None if unread else norm,
     )
 
 

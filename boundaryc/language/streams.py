@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from boundaryc.language.context import Context
-from boundaryc.language.model import Residual, Stack, Stage
+from boundaryc.language.model import NormSpec, Residual, Stack, Stage
+from boundaryc.language.norms import meant_norm
 from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import DraftShape, StackShape, StageShape
@@ -128,13 +129,17 @@ def resolve_residual(
             context.report(
                 "BC213", ("branch",), message, "remove `branch`, or `residual`", key=True
             )
-    streams = written.streams if written else 1
+    streams, norm = written.streams if written else 1, meant_norm(shape.norm)
+    if written is not None and written.kind == HYPER and norm.kind == "none":
+        message = "hyper-connections normalise what is read, and `norm` is none"
+        context.report("BC213", ("norm", "kind"), message, "write `kind: rms` or `kind: layer`")
+        return None
     if written is not None and written.kind == HYPER and streams == 1:
         message = "hyper-connections of one stream have nothing to connect"
         context.report("BC213", ("residual", "streams"), message, "write at least `streams: 2`")
     elif written is None or shape.branch is None:
         for stage in stages:
-            check_stage(stage, known, streams, ("stages", stage.name), context)
+            check_stage(stage, known, streams, norm, ("stages", stage.name), context)
     if shape.branch is not None:
         _check_branch(stages, known, context)
     if written is None:
@@ -207,10 +212,14 @@ def check_stage(
     stage: Stage,
     known: Mapping[str, OperationShape],
     streams: int,
+    norm: NormSpec,
     path: Path,
     context: Context,
 ) -> None:
-    """Reports operations of a stage for another number of streams, or of unlike state."""
+    """Reports operations of a stage for another number of streams, or of unlike state.
+
+    `norm` is the stack's.
+    """
     fits = True
     for role, name in (("read", stage.read), ("update", stage.update)):
         if name not in (*HYPER_SET.values(), *known):
@@ -228,6 +237,10 @@ def check_stage(
         )
         help_ = "what a read keeps is for the update of its stage: declare the same `state`"
         context.report("BC213", (*path, "update"), message, help_)
+    normed = stage.norm or norm
+    if stage.read == "hyper_read" and normed.kind == "none":
+        message = "hyper-connections normalise what a stage reads, and there is no norm"
+        context.report("BC213", (*path, "read"), message, "give the stage a norm of another kind")
     if stage.post_addition and streams > 1:
         message = "`post_addition` is for a residual of one stream"
         context.report("BC213", (*path, "post_addition"), message, "remove it", key=True)

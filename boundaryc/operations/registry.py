@@ -15,10 +15,8 @@ from boundaryc.language.model import Stack
 PARAM_TYPES = {
     "head": "HyperHead",
     "hyper": "HyperConnection",
-    "norm": "Norm",
-    "output_norm": "Norm",
 }
-"""What the parameters of built-in operations are."""
+"""What the parameters of built-in operations are, beside norms."""
 RUNTIME = "boundaryc.runtime:"
 """Where the functions of built-in operations are."""
 
@@ -72,9 +70,12 @@ class Operation:
         """Whether somebody else wrote it, whose facts are claims."""
         return self.call is not None and not self.call.startswith(RUNTIME)
 
-    def param_type(self, param: str) -> str:
-        """The class of the runtime that a parameter is of; "Any" of an operation from outside."""
-        return "Any" if self.outside else PARAM_TYPES[param]
+    def param_type(self, param: str, norm: str) -> str:
+        """The class of the runtime that a parameter is of; "Any" of an operation from outside.
+
+        ``norm`` is that of norms.
+        """
+        return "Any" if self.outside else PARAM_TYPES.get(param, norm)
 
 
 BUILTIN: tuple[Operation, ...] = (
@@ -99,7 +100,8 @@ def enter_operation(stack: Stack) -> str:
 
 def final_read(stack: Stack) -> str:
     """The registry's name of what the end of a stack reads the residual with."""
-    return stack.residual.leave if stack.residual else "norm"
+    read = stack.residual.leave if stack.residual else "norm"
+    return "raw" if read == "norm" and stack.norm.kind == "none" else read
 
 
 def transform_operation(name: str) -> str:

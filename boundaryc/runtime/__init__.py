@@ -62,7 +62,7 @@ from boundaryc.runtime.hyper import (
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
-from boundaryc.runtime.params import InputScale, Norm
+from boundaryc.runtime.params import BiasedNorm, InputScale, Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
@@ -71,7 +71,15 @@ from boundaryc.runtime.quantize import (
     quantize_int8,
     quantized_all_reduce,
 )
-from boundaryc.runtime.rowwise import Accumulate, add, add_rms_norm, join, rms_norm
+from boundaryc.runtime.rowwise import (
+    Accumulate,
+    add,
+    add_layer_norm,
+    add_rms_norm,
+    join,
+    layer_norm,
+    rms_norm,
+)
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import (
@@ -101,6 +109,7 @@ __all__ = [
     "BesideAttentionBoundary",
     "BesideFfnBoundary",
     "BesideMixerBoundary",
+    "BiasedNorm",
     "BoundaryError",
     "BranchExit",
     "BranchOutput",
@@ -164,6 +173,7 @@ __all__ = [
     "Transfer",
     "WideCollective",
     "add",
+    "add_layer_norm",
     "add_rms_norm",
     "add_term",
     "check_term",
@@ -174,6 +184,7 @@ __all__ = [
     "hyper_read",
     "hyper_update",
     "join",
+    "layer_norm",
     "quantize_fp8",
     "quantize_int8",
     "quantized_all_reduce",

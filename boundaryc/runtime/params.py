@@ -15,6 +15,14 @@ class Norm(Protocol):
         """Scale of each column, [width]."""
 
 
+class BiasedNorm(Norm, Protocol):
+    """The parameters of a norm with a bias: any module with a ``weight`` and a ``bias`` [width]."""
+
+    @property
+    def bias(self) -> Tensor:
+        """What is added to each column, [width]."""
+
+
 class InputScale(Protocol):
     """What has the scale of a statically quantised input: any module with an ``input_scale``."""
 

@@ -65,6 +65,42 @@ def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
     return wide + residual.to(accumulate)
 
 
+def layer_norm(
+    x: Tensor, weight: Tensor, eps: float, offset: float = 0.0, bias: Tensor | None = None
+) -> Tensor:
+    """As `rms_norm`, of x minus its mean over the last dimension, and with ``bias`` [width] added.
+
+    The mean square is that of what is left, which is the variance of x.
+    """
+    accumulate = torch.promote_types(x.dtype, torch.float32)
+    return _centred(x.to(accumulate), weight, eps, offset, bias).to(x.dtype)
+
+
+def add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float,
+    scale: float | None = None,
+    accumulate: Accumulate = "fp32",
+    offset: float = 0.0,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `add_rms_norm`, with the norm of `layer_norm`."""
+    total = _total(x, residual, scale)
+    written = total.to(residual.dtype)
+    if accumulate == "rounded":
+        total = written.to(total.dtype)
+    return _centred(total, weight, eps, offset, bias).to(x.dtype), written
+
+
+def _centred(x: Tensor, weight: Tensor, eps: float, offset: float, bias: Tensor | None) -> Tensor:
+    if bias is not None and bias.shape != x.shape[-1:]:
+        raise ValueError(f"a norm of {x.shape[-1]} columns has a bias {list(bias.shape)}")
+    normed = _normalize(x - x.mean(dim=-1, keepdim=True), weight, eps, offset)
+    return normed if bias is None else normed + bias.to(x.dtype)
+
+
 def _normalize(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     if weight.shape != x.shape[-1:]:
         raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")

@@ -393,6 +393,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
         ``read`` is what the final read takes: a norm, and what `residual` may name beside it.
+        A norm is not used where the stack file says ``kind: none``: the residual is the output.
         ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
         output, the norm is not run; what others wait in, such as a sum still owed, is.
         ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows

@@ -41,14 +41,17 @@ def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> di
 
 
 def _argument(stage: str, param: str, read: Operation) -> str:
-    return stage if read.param_type(param) == "Norm" else f"{stage}_{param}"
+    return stage if read.param_type(param, "Norm") == "Norm" else f"{stage}_{param}"
 
 
 def bound_last(subject: Subject) -> list[object]:
     """What ``stack.norm`` takes for the final read."""
     fixture = subject.fixture
     params = {"norm": fixture.final, **fixture.last}
-    return [bound_to(params, name) for name in last_params(subject.plan)]
+    named = last_params(subject.plan)
+    if not named and subject.plan.operations[final_read(subject.plan.stack)].call is None:
+        named = ("norm",)  # it is given one that it does not use
+    return [bound_to(params, name) for name in named]
 
 
 def last_params(plan: StackPlan) -> tuple[str, ...]:

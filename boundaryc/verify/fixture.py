@@ -38,12 +38,18 @@ class Weights:
 
 
 class Parameter:
-    """What a model binds: any object with a ``weight``."""
+    """What a model binds: any object with a ``weight``, and a ``bias`` for what asks for one."""
 
-    __slots__ = ("weight",)
+    __slots__ = ("bias", "weight")
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
+        self.bias = bias_beside(weight)
+
+
+def bias_beside(weight: Tensor) -> Tensor:
+    """The bias [width] of a norm with this weight."""
+    return torch.sin(5.0 * weight)
 
 
 class ScaleParameter:

@@ -11,13 +11,21 @@ from torch import Tensor
 
 from boundaryc.language.model import NormSpec, OperationDecl, Stack, Stage
 from boundaryc.verify import hyper
-from boundaryc.verify.fixture import Fixture, bound_to
+from boundaryc.verify.fixture import Fixture, bias_beside, bound_to
 
 
-def rms_norm(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
-    """The rows x [rows, width], each over its root mean square, times weight [width] and offset."""
+def normalised(x: Tensor, weight: Tensor, norm: NormSpec) -> Tensor:
+    """The rows x [rows, width], each over its root mean square, times weight [width] and offset.
+
+    A layer norm takes the mean from each row before; one with a bias adds it in the end.
+    """
+    if norm.kind == "none":
+        return x
+    if norm.kind == "layer":
+        x = x - x.mean(dim=-1, keepdim=True)
     factor = weight + norm.weight_offset
-    return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    found = x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + norm.eps) * factor
+    return found + bias_beside(weight) if norm.bias else found
 
 
 Read = tuple[Tensor, Tensor, tuple[Tensor, ...]]
@@ -58,19 +66,19 @@ class Meaning:
             residual = hyper.head(
                 residual, fixture.last["head"], self._residual.eps, self._norm.eps
             )
-        return rms_norm(residual, fixture.final, self._norm)
+        return normalised(residual, fixture.final, self._norm)
 
     def read(self, stage: Stage, residual: Tensor, params: dict[str, Tensor]) -> Read:
         """What a stage reads."""
         if stage.read == "norm":
-            return rms_norm(residual, params["norm"], self._norm_of(stage.name)), residual, ()
+            return normalised(residual, params["norm"], self._norm_of(stage.name)), residual, ()
         if stage.read == "raw":
             return residual, residual, ()
         if stage.read == "hyper_read":
             own = self._residual
             assert own is not None
             x, kept = hyper.read(residual, params["hyper"], own.iterations, own.eps, self._norm.eps)
-            return rms_norm(x, params["norm"], self._norm_of(stage.name)), residual, kept
+            return normalised(x, params["norm"], self._norm_of(stage.name)), residual, kept
         declared = self._declared[stage.read]
         x, *rest = self._called(declared, params, residual)
         rewritten = rest.pop(0) if "rewrites_residual" in declared.facts else residual
@@ -103,7 +111,7 @@ class Meaning:
             assert declared.scale is not None
             return declared.scale * output
         if declared.name == "norm":
-            return rms_norm(output, params["output_norm"], self._norm_of(stage.name))
+            return normalised(output, params["output_norm"], self._norm_of(stage.name))
         return self._called(self._declared[declared.name], params, output)[0]
 
     def _called(

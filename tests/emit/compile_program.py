@@ -19,17 +19,16 @@ HOPPER = GPUTarget("cuda", 90, 32)
 
 
 def main(path: str) -> None:
-    """Compiles both kernels for bfloat16 rows and a float32 weight."""
+    """Compiles all kernels for bfloat16 rows and a float32 weight."""
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
     assert spec.loader is not None
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
-    for kernel, function in (
-        (kernels._RMS_NORM, kernels._rms_norm),
-        (kernels._ADD_RMS_NORM, kernels._add_rms_norm),
-    ):
-        compile_kernel(kernels, kernel, function)
+    for norm in ("rms_norm", "layer_norm", "biased_layer_norm"):
+        for name in (f"_{norm}", f"_add_{norm}"):
+            if hasattr(kernels, name):
+                compile_kernel(kernels, getattr(kernels, name.upper()), getattr(kernels, name))
 
 
 def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
@@ -45,7 +44,7 @@ def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
         elif name.endswith("stride"):
             signature[name] = "i32"
         else:
-            signature[name] = "*fp32" if name == "weight" else "*bf16"
+            signature[name] = "*fp32" if name in ("weight", "bias") else "*bf16"
     source = ASTSource(kernel, signature, constexprs=constants)
     assert triton.compile(source, target=HOPPER).asm["ptx"]
 

@@ -32,16 +32,28 @@ def main(path: str, rounded: bool) -> None:
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
     own = {"eps": kernels.EPS, "offset": getattr(kernels, "OFFSET", 0.0), "rounded": rounded}
-    taken = inspect.signature(kernels.add_rms_norm).parameters
-    given = {name: value for name, value in OTHER.items() if name in taken}
-    for norm in (own, own | given)[: 1 + bool(given)]:
-        for dtype in ULP:
-            for rows in ROWS:
-                for weight_dtype in (dtype, torch.float32):
-                    compare(kernels, rows, dtype, weight_dtype, norm)
-    if own["offset"] == 1:
-        adds_in_float32(kernels)
-    refuses(kernels)
+    for name in ("rms_norm", "layer_norm", "biased_layer_norm"):
+        if not hasattr(kernels, name):
+            continue
+        pair = Pair(name, getattr(kernels, name), getattr(kernels, f"add_{name}"), kernels.WIDTH)
+        given = {name: value for name, value in OTHER.items() if name in pair.taken}
+        for norm in (own, own | given)[: 1 + bool(given)]:
+            for dtype in (torch.float64, torch.bfloat16) if pair.centred else ULP:
+                for rows in ROWS[-2:] if pair.centred else ROWS:
+                    for weight_dtype in (dtype, torch.float32):
+                        compare(pair, rows, dtype, weight_dtype, norm)
+        refuses(pair)
+        if own["offset"] == 1 and name == "rms_norm":
+            adds_in_float32(kernels)
+
+
+class Pair:
+    """The norm of a tensor and that of a sum."""
+
+    def __init__(self, name: str, alone: Any, summed: Any, width: int) -> None:
+        self.alone, self.summed, self.width = alone, summed, width
+        self.centred, self.biased = name != "rms_norm", name == "biased_layer_norm"
+        self.taken = inspect.signature(summed).parameters
 
 
 def adds_in_float32(kernels: Any) -> None:
@@ -56,35 +68,38 @@ def adds_in_float32(kernels: Any) -> None:
 
 
 def compare(
-    kernels: Any, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
+    pair: Pair, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
 ) -> None:
     """One shape; inputs are parts of larger tensors, so their rows are further apart."""
-    generator = torch.Generator().manual_seed(rows)
-    wide = torch.randn(2, rows + 1, kernels.WIDTH + 3, generator=generator, dtype=torch.float64)
-    x, residual = (part[1:, : kernels.WIDTH].to(dtype).to(DEVICE) for part in wide)
-    strided = wide[0].to(dtype).to(DEVICE)[1:, : kernels.WIDTH]
-    weight = torch.randn(kernels.WIDTH, generator=generator, dtype=torch.float64)
-    weight = weight.to(weight_dtype).to(DEVICE)
+    generator, width = torch.Generator().manual_seed(rows), pair.width
+    wide = torch.randn(2, rows + 1, width + 3, generator=generator, dtype=torch.float64)
+    x, residual = (part[1:, :width].to(dtype).to(DEVICE) for part in wide)
+    strided = wide[0].to(dtype).to(DEVICE)[1:, :width]
+    params = [torch.randn(width, generator=generator, dtype=torch.float64) for _ in range(2)]
+    params = [param.to(weight_dtype).to(DEVICE) for param in params[: 1 + pair.biased]]
     before = x.clone(), residual.clone()
 
     alone, summed = (
         {name: norm[name] for name in inspect.signature(function).parameters if name in norm}
-        for function in (kernels.rms_norm, kernels.add_rms_norm)
+        for function in (pair.alone, pair.summed)
     )
-    close(kernels.rms_norm(strided, weight, **alone), normed(x.double(), weight, norm), dtype)
-    scale = (SCALE,) if SCALED in inspect.signature(kernels.add_rms_norm).parameters else ()
-    y, total = kernels.add_rms_norm(x, residual, weight, *scale, **summed)
+    close(pair.alone(strided, *params, **alone), normed(pair, x.double(), params, norm), dtype)
+    scale = (SCALE,) if SCALED in pair.taken else ()
+    y, total = pair.summed(x, residual, *params, *scale, **summed)
     exact = x.double() * (SCALE if scale else 1) + residual.double()
     close(total, exact, dtype)
-    close(y, normed(total.double() if norm["rounded"] else exact, weight, norm), dtype)
+    close(y, normed(pair, total.double() if norm["rounded"] else exact, params, norm), dtype)
     assert torch.equal(x, before[0]), "x was overwritten"
     assert torch.equal(residual, before[1]), "residual was overwritten"
 
 
-def normed(x: Tensor, weight: Tensor, norm: dict[str, Any]) -> Tensor:
+def normed(pair: Pair, x: Tensor, params: list[Tensor], norm: dict[str, Any]) -> Tensor:
     """The norm in float64."""
-    factor = weight.double() + norm["offset"]
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm["eps"]) * factor
+    if pair.centred:
+        x = x - x.mean(-1, keepdim=True)
+    factor = params[0].double() + norm["offset"]
+    found = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm["eps"]) * factor
+    return found + params[1].double() if pair.biased else found
 
 
 def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -95,15 +110,16 @@ def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     assert not error.numel() or error.max().item() <= ULP[dtype], (dtype, error.max().item())
 
 
-def refuses(kernels: Any) -> None:
+def refuses(pair: Pair) -> None:
     """Wrong shapes are errors, not reads past the end."""
-    weight = torch.ones(kernels.WIDTH, device=DEVICE)
-    wrong = torch.ones(2, kernels.WIDTH + 1, device=DEVICE)
-    right = torch.ones(2, kernels.WIDTH, device=DEVICE)
+    weight = torch.ones(pair.width, device=DEVICE)
+    wrong = torch.ones(2, pair.width + 1, device=DEVICE)
+    right = torch.ones(2, pair.width, device=DEVICE)
+    params = (weight,) * (1 + pair.biased)
     for call in (
-        lambda: kernels.rms_norm(wrong, weight),
-        lambda: kernels.rms_norm(right, weight[1:]),
-        lambda: kernels.add_rms_norm(right, right[1:], weight),
+        lambda: pair.alone(wrong, *params),
+        lambda: pair.alone(right, *params[1:], weight[1:]),
+        lambda: pair.summed(right, right[1:], *params),
     ):
         try:
             call()

@@ -31,6 +31,7 @@ def program(name: str, *words: str, **environment: str) -> None:
 
 
 NEEDS = ("rms_norm", "add_rms_norm")
+LAYER = ("layer_norm", "add_layer_norm", "biased_layer_norm", "add_biased_layer_norm")
 VARIES = ("eps", "offset", "rounded")
 PLAIN = Norms(NormSpec("rms", 1e-6, "fp32"))
 
@@ -43,10 +44,11 @@ def written(
     scaled: bool = False,
     offset: float = 0.0,
     varies: tuple[str, ...] = (),
+    needs: tuple[str, ...] = NEEDS,
 ) -> str:
     """The path of `kernels.py` for rows of ``width`` columns."""
     norm = NormSpec("rms", 1e-6, "rounded" if rounded else "fp32", offset)
-    view = norm_view("tiny", width, Norms(norm, varies), needs=NEEDS, scaled=scaled)
+    view = norm_view("tiny", width, Norms(norm, varies), needs=needs, scaled=scaled)
     path = folder / "kernels.py"
     path.write_text(render("kernels.py.jinja", view), encoding="utf-8")
     return str(path)
@@ -76,6 +78,13 @@ def test_weights_have_an_offset_and_norms_differ(tmp_path: Path) -> None:
     program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
 
 
+def test_layer_norms_agree_with_float64(tmp_path: Path) -> None:
+    """With a bias and without, beside columns that are none."""
+    path = written(tmp_path, 100, rounded=True, offset=1.0, needs=LAYER)
+
+    program("kernel_program.py", path, "1", TRITON_INTERPRET="1")
+
+
 @pytest.mark.parametrize(
     ("width", "rounded", "scaled", "varies"),
     [
@@ -88,7 +97,8 @@ def test_kernels_compile(
     tmp_path: Path, width: int, rounded: bool, scaled: bool, varies: tuple[str, ...]
 ) -> None:
     """With and without a mask; no GPU is needed for that."""
-    path = written(tmp_path, width, rounded=rounded, scaled=scaled, varies=varies)
+    needs = LAYER if width == 100 else NEEDS
+    path = written(tmp_path, width, rounded=rounded, scaled=scaled, varies=varies, needs=needs)
 
     program("compile_program.py", path, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
 

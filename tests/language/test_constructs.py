@@ -34,7 +34,7 @@ def _draft(name: str) -> Stack:
 def test_stages() -> None:
     """Each key of a stage arrives, and what is left out has its default."""
     stages = {stage.name: stage for stage in loads(ALL).stages}
-    names = "mamba attention mlp gated experts tail plain scaled"
+    names = "mamba attention mlp gated experts tail plain scaled centred bare after around"
     assert list(stages) == names.split()
     assert stages["mamba"] == Stage(
         *("mamba", "mixer", False, "scoped", "norm", "add"),
@@ -76,6 +76,15 @@ def test_stages() -> None:
     assert stages["scaled"] == Stage(
         *("scaled", "ffn", False, "scoped", "norm", "add"),
         norm=NormSpec("rms", 1e-5, "rounded", 1.0),
+    )
+    assert stages["centred"].norm == NormSpec("layer", 1e-5, "fp32", bias=True)
+    assert stages["bare"] == Stage("bare", "ffn", False, "scoped", "raw", "add")
+    normed = Transform("norm", None, False)
+    assert stages["after"] == Stage(
+        *("after", "ffn", False, "scoped", "raw", "add"), transform=normed
+    )
+    assert stages["around"] == Stage(
+        *("around", "ffn", False, "scoped", "norm", "add"), transform=normed
     )
 
 

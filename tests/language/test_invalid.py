@@ -223,6 +223,7 @@ REJECTED: dict[str, Edits] = {
     "lora": _key("lora"),
     "norm bias": [("1.0e-6", "1.0e-6, «bias: true")],
     "norm kinds": [("kind: rms", "kind: «layer")],
+    "norm of a stage": _of_stage("«norm: 1"),
     "overlap": _key("overlap"),
     "per_call": _fact("per_call"),
     "pipeline": _key("pipeline"),
@@ -236,6 +237,7 @@ REJECTED: dict[str, Edits] = {
     "streams": _operation(GATE + ", «streams: 2"),
     "terminal": _key("terminal"),
     "variable_scatter": [("tp4: {tp: 4}", "tp4: {tp: 4, «variable_scatter: true}")],
+    "weight_offset": [("1.0e-6", "1.0e-6, «weight_offset: true")],
     "writes_stream": _fact("writes_stream"),
 }
 """Uses of each construct that this version does not build or once did not, marked, and no other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boundaryc.runtime import add, add_rms_norm, join, rms_norm
+from boundaryc.runtime import add, add_layer_norm, add_rms_norm, join, layer_norm, rms_norm
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 EPS = 1e-6
@@ -44,6 +44,30 @@ def test_norm_and_add(rows: int, dtype: torch.dtype) -> None:
     assert add(x, residual).equal(total.to(dtype))
     for tensor, kept in zip((x, residual, weight), before, strict=True):
         assert tensor.equal(kept)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_layer_norm_is_torchs(dtype: torch.dtype, biased: bool) -> None:
+    """Of a tensor and of a sum, for rows far from zero too; rounded once."""
+    x, residual = random(5, 8, dtype=dtype, seed=1) + 3, random(5, 8, dtype=dtype, seed=2)
+    weight = random(8, dtype=dtype, seed=3)
+    bias = random(8, dtype=dtype, seed=4) if biased else None
+    wide = {"weight": weight.double() + 1, "bias": None if bias is None else bias.double()}
+    total = x.double() * 0.5 + residual.double()
+
+    normed = layer_norm(x, weight, EPS, 1.0, bias)
+    added, written = add_layer_norm(x, residual, weight, EPS, 0.5, "fp32", 1.0, bias)
+
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype is torch.float32 else {}
+    if dtype is torch.float64:
+        tolerance = {"rtol": 1e-13, "atol": 1e-13}
+    for found, exactly in ((normed, x.double()), (added, total)):
+        expected = torch.nn.functional.layer_norm(exactly, (8,), **wide, eps=EPS)
+        torch.testing.assert_close(found, expected.to(dtype), **tolerance)
+    assert written.equal(total.to(dtype))
+    with pytest.raises(ValueError, match="has a bias"):
+        layer_norm(x, weight, EPS, bias=torch.ones(1))
 
 
 def test_the_norm_sees_the_unrounded_sum() -> None:

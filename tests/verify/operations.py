@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundaryc.runtime import rms_norm
+
 
 def plain_add(contribution: Tensor, residual: Tensor) -> Tensor:
     """An update that is the built-in one under another name."""
@@ -41,6 +43,11 @@ def turned_in_place(output: Tensor) -> Tensor:
 def scaled_read(residual: Tensor, scale: Any) -> Tensor:
     """A read with one parameter."""
     return residual * scale.weight
+
+
+def plain_read(residual: Tensor, scale: Any) -> Tensor:
+    """The norm of a stack with eps 1.0e-6, as a read of its own."""
+    return rms_norm(residual, scale.weight, 1e-6)
 
 
 def centred_read(residual: Tensor) -> Tensor:

@@ -174,6 +174,8 @@ def _stage(
     words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
     if kind == "sparse":
         words.append("sparse: true")
+    if not residual and draw(st.integers(0, 7)) == 5:
+        return f"{{{', '.join([*words, *_named(draw, kind)])}}}"
     words += residual.words(draw, operations) if residual else []
     roles = (("read", ("norm", "raw")), ("update", ("add",)))
     for role, built_in in () if residual else roles:
@@ -218,9 +220,22 @@ def _of_any(draw: Draw, kind: str) -> list[str]:
     return words
 
 
+def _named(draw: Draw, kind: str) -> list[str]:
+    """A read and an update under one name, and what goes with them."""
+    name = draw(st.sampled_from(("sandwich", "post_norm")))
+    words = [f"update: {name}", *([f"read: {name}"] if draw(st.booleans()) else [])]
+    words += [f"norm: {_norm(draw, '0.25')}"] if draw(st.booleans()) else []
+    words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+    return words + (["transform: norm"] if _rarely(draw) else [])
+
+
 def _norm(draw: Draw, eps: str) -> str:
     """A norm: the stack's, or a stage's own."""
-    words = ["kind: rms", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    kind = draw(st.sampled_from(("rms", "rms", "rms", "layer", "layer", "none")))
+    if kind == "none":
+        return "{kind: none}"
+    words = [f"kind: {kind}", f"eps: {eps}", f"accumulate: {draw(st.sampled_from(ROUNDINGS))}"]
+    words += ["bias: true"] if kind == "layer" and draw(st.booleans()) else []
     offset = draw(st.sampled_from(("", "", "1", "-0.5")))
     return f"{{{', '.join([*words, *([f'weight_offset: {offset}'] if offset else [])])}}}"
 

@@ -143,15 +143,6 @@ FAULTS = (
         "units",
     ),
     _run(
-        "no-saturation",
-        "Beyond a static scale's reach there are no numbers.",
-        QUANTIZE,
-        "    return x.clamp(-_FP8_MAX, _FP8_MAX).to(torch.float8_e4m3fn)",
-        "    return x.to(torch.float8_e4m3fn)",
-        "values",
-        "units",
-    ),
-    _run(
         "scale-of-the-first-group",
         "All groups of a row share the scale of the first one.",
         QUANTIZE,

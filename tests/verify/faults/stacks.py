@@ -134,6 +134,7 @@ stages:
   experts: {kind: ffn, sparse: true, quantize: {format: fp8, scale: static}}
 layers: {pattern: "DE", stages: {D: [attention, mlp], E: [attention, experts]}}
 topologies:
+  tp2_dp2: {tp: 2, attn_dp: 2, link: {latency_us: 0.001, bandwidth_gb_s: 1}}
   tp4_dp2: {tp: 4, attn_dp: 2, link: {latency_us: 0.001, bandwidth_gb_s: 1}}
 variants: [ordinary]
 """,
