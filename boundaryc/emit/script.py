@@ -306,7 +306,7 @@ class Writer:
             self._put(f"{', '.join(results)} = {self._imported(read)}({', '.join(given)})")
             self._say(read.name)
             if read.normed:
-                self._call("rms_norm")
+                self._call(self.calls.norm.function)
                 self._put(f"{self.value} = {self.calls.norm.of(self.value, 'norm')}")
                 self._say("norm")
 
