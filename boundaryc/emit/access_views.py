@@ -101,6 +101,8 @@ def _resume(
         fields.append(f"completed={known.beside[draft.completed.key].name}")
     if draft.handed:
         fields.append(f"handed={known.beside[draft.handed.key].name}")
+    if draft.fused:
+        fields.append(f"fused={known.beside[draft.fused.key].name}")
     for field, shown in (("producer", draft.producer), ("input", draft.input)):
         arguments = [known.beside[shown.move.key].name] if shown.move else []
         arguments += ["owned=True"] if shown.owned else []

@@ -93,17 +93,20 @@ class ResumeDraft:
     input: Shown
     transfer: TransferDraft | None = None
     handed: Draft | None = None
+    fused: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names."""
-        own = (self.completed, self.handed, self.written, self.producer.move, self.input.move)
+        ways = (self.completed, self.handed, self.fused, self.written)
+        own = (*ways, self.producer.move, self.input.move)
         travels = self.transfer.every_function() if self.transfer else ()
         return (*(draft for draft in own if draft is not None), *travels)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
-        others = tuple(one and one.key for one in (self.completed, self.handed, self.transfer))
+        ways = (self.completed, self.handed, self.fused, self.transfer)
+        others = tuple(one and one.key for one in ways)
         return (self.base, self.written.key, others, self.producer.key, self.input.key)
 
 

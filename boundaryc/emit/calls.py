@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.norms import USUAL, NormCall
 from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 
-OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
+OWN_NAMES = ("fused", "input_scale", "norm", "scales", "value", "values")
 """What functions call things that a parameter of an operation may be called as well."""
 
 
@@ -27,9 +28,9 @@ class Calls:
     residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
     is made of what was read. ``lora``: the tokens of the consumer's input are published;
     ``latent``: the model makes a latent of it. ``enter`` makes the residual of the stack's input,
-    None where it is that input; ``streams`` are those of the residual. What
-    operations are given in every batch lies on the rows ``given_on``. ``norm`` is the
-    consumer's, ``output_norm`` the producer's.
+    None where it is that input; ``streams`` are those of the residual. What operations are given in
+    every batch lies on the rows ``given_on``. ``norm`` is the consumer's, ``output_norm`` the
+    producer's. ``fused`` is the sum that a fused kernel may do with the add and the norm behind it.
     """
 
     producer: str
@@ -54,6 +55,7 @@ class Calls:
     given_on: int = 0
     norm: NormCall = USUAL
     output_norm: NormCall = USUAL
+    fused: FusedSum | None = None
 
     @property
     def params(self) -> tuple[str, ...]:

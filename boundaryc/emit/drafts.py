@@ -63,10 +63,12 @@ class ExitDraft:
     adds_tail: Draft | None = None
     before_sum: Draft | None = None
     after_sum: Draft | None = None
+    fused: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names, in the order in which they run."""
-        found = (self.before_sum, self.reduce, self.adds_tail, self.after_sum, self.leave)
+        sums = (self.before_sum, self.reduce, self.adds_tail, self.after_sum)
+        found = (*sums, self.leave, self.fused)
         return tuple(function for function in found if function)
 
     @property
@@ -115,7 +117,7 @@ def draft(
     exit_ = _exit(boundary, scope, calls, before)
     if tail and (exit_.fuse or exit_.scatter):
         # The sum is never the next stage's: the boundary completes it before the hand-off.
-        adds = _adds_tail(boundary.edge.producer, scope, boundary.start.owes)
+        adds = adds_tail(boundary.edge.producer, scope, boundary.start.owes)
         exit_ = replace(exit_, fuse=False, scatter=True, adds_tail=adds)
     if calls.additive:
         inside = bool(boundary.start.owes) and not (exit_.fuse or exit_.scatter)
@@ -327,7 +329,8 @@ def _kept(producer: str, mesh: Mesh, owes: int) -> Draft:
     )
 
 
-def _adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
+def adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
+    """The function that says whether a rank adds what all of them hold whole."""
     group = scope.group(owes)
     return Draft(
         base=f"{producer}_tail",

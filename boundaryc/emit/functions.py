@@ -8,7 +8,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
 from boundaryc.emit.calls import Calls
+from boundaryc.emit.deferral import behind, deferring
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
+from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import listed
@@ -144,6 +146,9 @@ def _between(
     found = alike[key]
     if edge.consumer == FINAL:
         found = replace(found, empty=empty(boundary, scope, calls))
+    rest = behind(boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
+    if rest is not None:
+        found = replace(found, resume=replace(found.resume, fused=rest))
     rows = regime(variant, scope.mesh).rows
     handed = _handed(plan, boundary, rows)
     if handed is None:
@@ -212,8 +217,10 @@ def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Dr
         return Drafts(branch_input(boundary, scope, _calls(plan, boundary, "")))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
-    calls = _calls(plan, boundary, access)
+    calls, fused = _calls(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
+    calls = replace(calls, fused=fused if attempted(plan, boundary) else None)
     found = draft(boundary, scope, calls, scoped=scoped, tail=tail)
+    found = deferring(found, boundary, scope, fused)
     if boundary.edge.source.merges and branch is not None:
         found = replace(found, merge=merge(boundary, scope, calls, branch.stages[-1]))
     return found
@@ -239,7 +246,7 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
     following = plan.operations[target.update] if target else None
-    kept = _leaves_alone(boundary, update, read, following)
+    kept = _leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion))
     calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
     if declared is None:
         return calls
@@ -251,7 +258,12 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
 
 
 def _leaves_alone(
-    boundary: Boundary, update: Operation, read: Operation, following: Operation | None
+    boundary: Boundary,
+    update: Operation,
+    read: Operation,
+    following: Operation | None,
+    *,
+    fusion: bool,
 ) -> bool:
     """Whether the residual that was read is new and nothing writes it: the certificate.
 
@@ -261,6 +273,7 @@ def _leaves_alone(
     """
     joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
     alone = following is None or following.call is None
+    alone &= not fusion  # a fused kernel may write over the residual too
     return update.call is None and not joins and read.facts.plain_norm and alone
 
 

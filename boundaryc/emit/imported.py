@@ -7,6 +7,7 @@ from boundaryc.plan.result import StackPlan
 
 OWN_WORDS = (
     *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
+    "_fused_",
 )
 """What is in the name of a generated function, and of nothing that is imported."""
 
@@ -20,7 +21,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"quantized_all_reduce"}
+    taken |= {"FusedBoundary", "fused", "quantized_all_reduce"}
     taken |= {param for op in outside.values() for param in op.params}
     taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
     calls = {name: f"{op.call}" for name, op in outside.items()}

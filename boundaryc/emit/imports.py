@@ -13,8 +13,8 @@ from boundaryc.operations import PARAM_TYPES
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
-    | {*PARAM_TYPES.values()}
+    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
+    | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset({*FUNCTIONS, *ADDED})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from boundaryc.emit import quantized
 from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
+from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
@@ -42,25 +43,46 @@ class Writer:
         """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
         index = 0
         while index < len(sequence):
-            step = sequence[index]
-            following = sequence[index + 1] if index + 1 < len(sequence) else None
-            if following is not None and self._fuses(step, following):
-                self._say(self._added(), "norm")
-                self._call(f"add_{self.calls.norm.function}")
-                summed = (self.value, self.residual, self.calls.read.params[0])
-                added = self.calls.norm.of_sum(*summed, self.calls.scale)
-                self._put(f"{self.value}, {self._written} = {added}")
-                self.residual = self._written
-                index += 2
-                continue
-            self._step(step)
-            index += 1
+            if self.calls.fused is not None and isinstance(sequence[index].op, ops.AllReduce):
+                index += self._attempted(self.calls.fused, sequence[index:])
+            else:
+                index += self._written_from(sequence[index:])
         if self._unpacked:
             carried = self.calls.carried
             names = [self._local(name) if name in self._unpacked else "_" for name in carried]
             tuple_ = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
             self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
+
+    def _written_from(self, sequence: tuple[Step, ...]) -> int:
+        """Writes what ``sequence`` begins with, and says how many steps that were."""
+        step, following = sequence[0], sequence[1] if len(sequence) > 1 else None
+        if following is None or not self._fuses(step, following):
+            self._step(step)
+            return 1
+        self._say(self._added(), "norm")
+        self._call(f"add_{self.calls.norm.function}")
+        summed = (self.value, self.residual, self.calls.read.params[0])
+        added = self.calls.norm.of_sum(*summed, self.calls.scale)
+        self._put(f"{self.value}, {self._written} = {added}")
+        self.residual = self._written
+        return 2
+
+    def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
+        """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
+        before, self.script.lines = self.script.lines, []
+        written = 0
+        while written < 3:
+            written += self._written_from(sequence[written:])
+        unfused, self.script.lines = self.script.lines, before
+        name = self.scope.fused_sum(fused)
+        self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
+        self._put("if fused is None:")
+        self.script.lines += [f"    {line}" for line in unfused]
+        self._put("else:")
+        self._put(f"    {self.value}, {self._written} = fused")
+        self.script.summary[-1] += ", in one kernel where a provider has one"
+        return written
 
     def _fuses(self, step: Step, following: Step) -> bool:
         update, read = self.calls.update, self.calls.read

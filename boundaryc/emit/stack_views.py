@@ -34,6 +34,8 @@ def stack_view(plan: StackPlan) -> StackView:
         name=plan.stack.name,
         layers=len(plan.stack.layers),
         pipeline=plan.stack.pipeline is not None,
+        fusion=bool(plan.stack.fusion),
+        stack_type="AnyFusingStack" if plan.stack.fusion else "AnyStack",
         reasons=_reasons(plan),
         variants=(
             "VARIANTS = {",

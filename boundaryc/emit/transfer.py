@@ -16,7 +16,7 @@ from boundaryc.graph.build import Edge
 from boundaryc.plan.access import Access, Ops
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
-from boundaryc.plan.transfer import Transfer, transfer
+from boundaryc.plan.transfer import Transfer, bound, transfer
 from boundaryc.topology import Mesh
 
 HIDDEN, RESIDUAL = "hidden_states", "residual"
@@ -79,7 +79,9 @@ def transferred(
     edge: Edge, ways: Access, scope: Scope, calls: Calls, left: AccessDraft, payload: str
 ) -> TransferDraft:
     """The cut at one boundary behind a stage; ``left`` is what the stage's exit leaves."""
-    plan = transfer(ways, payload, bound=_bound(ways, calls))
+    assert calls.update is not None
+    params = bound(ways.handed_off, calls.transform, calls.update)
+    plan = transfer(ways, payload, bound=params)
     calls = replace(calls, producer="the stage")
     arrived = received = None
     if plan.received is not None and plan.finished != ways.handed_off:
@@ -110,15 +112,6 @@ def transferred(
         streams=calls.streams,
         state=state,
     )
-
-
-def _bound(ways: Access, calls: Calls) -> tuple[bool, bool]:
-    """Whether the transform and the update that are left to run take parameters."""
-    state, update, transform = ways.handed_off, calls.update, calls.transform
-    assert update is not None
-    waits = state.transform and transform is not None and bool(transform.params)
-    own = bool(update.params) or update.facts.per_call
-    return waits, state.phase is not Phase.STREAM and own
 
 
 def _parts(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from boundaryc.language.context import Context
+from boundaryc.language.fusion import resolve_terminal
 from boundaryc.language.layers import Layers, resolve_layers
 from boundaryc.language.model import Stack, Stage
 from boundaryc.language.names import name_problem
@@ -22,7 +23,7 @@ ValueT = TypeVar("ValueT")
 
 _OWN = frozenset(
     {"layers", "policy", "stack", "captures", "drafts", "entry"}
-    | {"branch", "pipeline", "segments"}
+    | {"branch", "extras", "pipeline", "segments", "terminal"}
 )
 
 
@@ -90,10 +91,12 @@ def _draft(
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
+        extras=(),
         drafts=(),
         pipeline=None,
         segments=False,
         branch=None,
+        terminal=resolve_terminal(entry.terminal, stages, layers, inside),
         spans=_spans(name, target.spans),
     )
 

@@ -17,7 +17,9 @@ from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
+from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
+from boundaryc.language.fusion import resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
 from boundaryc.language.norms import check_norm, meant_norm
@@ -86,15 +88,16 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(
-            shape.captures, len(layers), context, cuts=shape.pipeline is not None
-        ),
+        captures=resolve_captures(shape, len(layers), context),
+        extras=resolve_extras(shape, layers, context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,
         two_batch=shape.overlap is not None and shape.overlap.two_batch,
         lora=shape.lora,
         residual=resolve_residual(shape, stages.values(), context),
+        fusion=resolve_providers(shape, context),
+        terminal=resolve_terminal(shape.terminal, stages, layers, context),
     )
     drafts = resolve_drafts(shape, stack, stages, context)
     named = own_operations(stack, operations_of(shape.stages.values()))

@@ -137,7 +137,10 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not. `norm` is its own norm, of what it reads and of its output; None where it has the stack's.
+    not. Without `gathers_tp_input` a token mixer takes all rows of its attention-TP ranks in every
+    batch; else it gathers, wherever that suits it, what a batch scatters over them. `norm` is its
+    own norm, of what it reads and of its output; None where it has the stack's. A MoE whose
+    `finalize` is "deferred" may hand on output that it has not finalised.
     """
 
     name: str
@@ -158,6 +161,8 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    finalize: Literal["here", "deferred"] = field(default="here", metadata=QUIET)
+    gathers_tp_input: bool = field(default=True, metadata=QUIET)
     norm: NormSpec | None = field(default=None, metadata=QUIET)
 
 
@@ -219,6 +224,18 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """A contribution of the model's own that is added once after each of `layers`, which ascend.
+
+    It is added to the output of the layer's last stage before its update, or to the residual where
+    that update runs at the producer.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """Stages beside another one, in every layer that has it.
 
@@ -233,6 +250,21 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Terminal:
+    """How a stack ends: in its final norm, or without one, as what its last update has written.
+
+    With `finalize` "deferred" the final norm may finish what the last stage has not finalised.
+    """
+
+    norm: bool = True
+    finalize: Literal["here", "deferred"] = "here"
+
+
+TERMINAL = Terminal()
+"""The end of a stack that says nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
@@ -241,16 +273,17 @@ class Stack:
     in the language's order: reordering keys of the file changes nothing.
     `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
     follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
-    for. `source` is the name the file was loaded under. `spans`
-    maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
-    that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
-    meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
-    is complete. `pipeline` is what the payload of cuts between layers is, None where there are
-    none; with `segments` a forward may stop between layers and go on later. With `two_batch` a
-    batch may be split into two that overlap, with `lora` every stage's input says which tokens its
-    rows are. `residual` is None for the plain one of a single stream. A draft is called
-    `<stack>_<draft>`, has only the stages and operations that it uses, no captures, no cuts, no
-    segments and no drafts, and its paths are those of a stack file of its own.
+    for. `source` is the name the file was loaded under. `spans` maps a node's path ("stages.mlp",
+    "topologies.tp4.moe", "layers") to where it is written; a node that was left out has none.
+    Equality and hashing ignore `source` and `spans`: they are not meaning. `captures`, `extras` and
+    `drafts` are ordered by name. `entry` says whether what enters the stack is complete. `pipeline`
+    is what the payload of cuts between layers is, None where there are none; with `segments` a
+    forward may stop between layers and go on later. With `two_batch` a batch may be split into two
+    that overlap, with `lora` every stage's input says which tokens its rows are. `residual` is None
+    for the plain one of a single stream. `fusion` names the fusion providers in order. A draft is
+    called `<stack>_<draft>`, has only the stages and operations that it uses, an end of its own, no
+    captures, no extras, no cuts, no segments and no drafts, and its paths are those of a stack file
+    of its own.
     """
 
     name: str
@@ -265,6 +298,7 @@ class Stack:
     source: str = field(compare=False)
     spans: Mapping[str, Span] = field(compare=False, repr=False)
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
+    extras: tuple[Extra, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     branch: Branch | None = field(default=None, metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
@@ -273,6 +307,8 @@ class Stack:
     two_batch: bool = field(default=False, metadata=QUIET)
     lora: bool = field(default=False, metadata=QUIET)
     residual: Residual | None = field(default=None, metadata=QUIET)
+    fusion: tuple[str, ...] = field(default=(), metadata=QUIET)
+    terminal: Terminal = field(default=TERMINAL, metadata=QUIET)
 
     @property
     def streams(self) -> int:

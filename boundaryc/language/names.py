@@ -64,7 +64,9 @@ RESERVED = {
     "param": _LOCALS | _HELPERS | {"beside", "outputs"},
     "state": _LOCALS | _HELPERS,
     "capture": frozenset(),
+    "extra": frozenset(),
     "draft": frozenset(),
+    "provider": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""

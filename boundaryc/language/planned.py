@@ -14,12 +14,7 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
-        "extras": ("stack.extras",),
-        "finalize": ("stage.finalize",),
-        "fusion": ("stack.fusion",),
-        "gathers_tp_input": ("stage.gathers_tp_input",),
         "residual_dtype": ("stack.residual_dtype",),
-        "terminal": ("stack.terminal",),
     }
 )
 

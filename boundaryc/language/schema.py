@@ -9,19 +9,12 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from boundaryc.language.base_shape import Shape
-from boundaryc.language.limits import (
-    MAX_ENTRIES,
-    MAX_LAYERS,
-    MAX_WIDTH,
-    Axis,
-    Factor,
-    Size,
-    Stages,
-)
+from boundaryc.language.fusion_shapes import Finalize, FusionShape, TerminalShape
+from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
+from boundaryc.language.limits import MAX_ENTRIES, MAX_LAYERS, MAX_WIDTH, Axis, Factor, Size, Stages
 from boundaryc.language.norm_shape import NormShape
 from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 
@@ -118,6 +111,12 @@ class StageShape(Shape):
     defer: bool = Field(
         default=True, description="whether a scoped sum may be left to the next stage"
     )
+    gathers_tp_input: bool = Field(
+        default=True, description="whether a token mixer gathers scattered rows of its input itself"
+    )
+    finalize: Finalize = Field(
+        default="here", description="whether a MoE may hand on output that it has not finalised"
+    )
 
 
 class LayersShape(Shape):
@@ -208,45 +207,6 @@ class BranchShape(Shape):
     )
 
 
-def _layer(value: object) -> object:
-    """Refuse what is neither an index nor a range, in one error."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise PydanticCustomError("expected", "{what}", {"what": 'a layer, like 2 or "2-5"'})
-    return value
-
-
-Index = Annotated[
-    int | str,
-    BeforeValidator(_layer),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_LAYERS - 1},
-                {"type": "string", "pattern": "^(0|[1-9][0-9]*)-[1-9][0-9]*$"},
-            ]
-        }
-    ),
-]
-Layers = Annotated[list[Index], Field(min_length=1, max_length=MAX_ENTRIES)]
-
-
-class CaptureShape(Shape):
-    """One entry of `captures`."""
-
-    after: Layers | None = Field(
-        default=None, description='layers whose result is kept, like [2, "5-7"]'
-    )
-    before: Layers | None = Field(
-        default=None, description='layers whose start is kept, like [2, "5-7"]'
-    )
-    rows: Literal["producer", "input"] = Field(
-        default="producer", description="on whose rows: the producer's or those of the next input"
-    )
-    travels: bool = Field(
-        default=False, description="whether it goes on to later pipeline stages with the stream"
-    )
-
-
 class DraftShape(Shape):
     """One entry of `drafts`."""
 
@@ -261,6 +221,9 @@ class DraftShape(Shape):
     )
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the draft ends, like {norm: false}"
     )
 
 
@@ -320,6 +283,11 @@ class StackShape(Shape):
         max_length=MAX_ENTRIES,
         description="residuals to keep by name, like {eagle3: {after: [2, 20]}}",
     )
+    extras: dict[str, ExtraShape] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description='what the model adds between layers, like {deepstack: {after: ["0-2"]}}',
+    )
     drafts: dict[str, DraftShape] = Field(
         default={},
         max_length=MAX_ENTRIES,
@@ -334,6 +302,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the stack ends, like {norm: false}"
+    )
+    fusion: FusionShape | None = Field(
+        default=None, description="fused sums, like {providers: [flashinfer]}"
     )
     overlap: OverlapShape | None = Field(
         default=None, description="two-batch overlap, like {two_batch: true}"

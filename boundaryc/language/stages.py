@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from boundaryc.language.context import Context
+from boundaryc.language.fusion import resolve_finalize
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Stage
 from boundaryc.language.named import check_named, spelled_out
@@ -154,6 +155,8 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         additive=resolve_additive(entry, reduction, operations, path, context),
         defer=entry.defer,
         latent_input=entry.latent_input,
+        finalize=resolve_finalize(entry, reduction, shape, path, context),
+        gathers_tp_input=entry.gathers_tp_input,
         norm=None if unread else norm,
     )
 

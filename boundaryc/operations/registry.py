@@ -100,8 +100,9 @@ def enter_operation(stack: Stack) -> str:
 
 def final_read(stack: Stack) -> str:
     """The registry's name of what the end of a stack reads the residual with."""
-    read = stack.residual.leave if stack.residual else "norm"
-    return "raw" if read == "norm" and stack.norm.kind == "none" else read
+    read = stack.residual.leave if stack.residual and stack.terminal.norm else "norm"
+    normed = stack.terminal.norm and stack.norm.kind != "none"
+    return "raw" if read == "norm" and not normed else read
 
 
 def transform_operation(name: str) -> str:

@@ -11,12 +11,12 @@ from functools import cached_property, reduce
 from itertools import combinations
 from typing import Literal
 
-from boundaryc.collector import uncollected
 from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
 from boundaryc.operations import Facts, Operation, hyper_connections, registry
 from boundaryc.plan.approve import approve
+from boundaryc.plan.collector import uncollected
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
 from boundaryc.plan.joint import TooEntangledError

@@ -12,7 +12,7 @@ from boundaryc.operations import Operation, final_read
 from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
-from boundaryc.topology.contracts import Regime, may_defer, obeys_policy
+from boundaryc.topology.contracts import Regime, may_defer, mixer_input, obeys_policy
 
 SCALE = 4
 """Bytes of one scale of a quantised value."""
@@ -122,7 +122,7 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
     transform = stage.transform
     return _Sent(
         may_defer=may_defer(stage, consumer, mesh, lora=stack.lora),
-        at_producer=update.facts.at_producer,
+        at_producer=update.facts.at_producer or _ends_written(stack, edge),
         joins=update.facts.plain_add and stage.joins_sum and not edge.merges,
         sums=update.call is None,
         per_call=update.facts.per_call,
@@ -131,6 +131,11 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
         policy=any(obeys_policy(one) for one in _summed(stack, edge)),
         quantized=0 if stage.quantized_sum is None else _quantized_row(stack.hidden_size),
     )
+
+
+def _ends_written(stack: Stack, edge: Edge) -> bool:
+    """Whether the last update must run at its producer: no norm reads the residual behind it."""
+    return edge.consumer == FINAL and not stack.terminal.norm
 
 
 def _summed(stack: Stack, edge: Edge) -> tuple[Stage, ...]:
@@ -204,7 +209,9 @@ def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
 def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
     """The rows on which each capture of this boundary is kept."""
     declared = {capture.name: capture for capture in stack.captures}
-    rows = {"producer": demands.rows, "input": demands.attention_in}
+    others = (FINAL, MERGE)
+    consumer = None if edge.consumer in others else stack.stage(edge.consumer)
+    rows = {"producer": demands.rows, "input": mixer_input(consumer, demands)}
     return tuple(rows[declared[name].rows] for name in edge.target.captures)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handoffs import settle
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
 
@@ -94,6 +95,14 @@ class Transfer:
         found = (self.parts or self.finished, self.finished, self._whole)
         return tuple(dict.fromkeys(found))
 
+    def expected(self, *, changed: bool) -> tuple[Part, ...]:
+        """The payload of an output that nobody changed but, if ``changed``, by adding to it."""
+        if not changed:
+            return self.forms[0]
+        if self.owes or not self.parts:
+            return self.finished
+        return self._whole if len(self.parts) == 1 else self.parts
+
     @property
     def _whole(self) -> tuple[Part, ...]:
         return ((RESIDUAL, self.rows),)
@@ -104,10 +113,12 @@ def sent(
 ) -> dict[str, Tensor]:
     """The payload of ``hidden``; the stream is taken apart.
 
-    An output of `postprocess` is folded first. BoundaryError where ``hidden`` is not what the last
-    stage handed out, or where such an output's update is not plain; the stream is kept then.
+    What an exit deferred is done first, and an output of `postprocess` is folded. BoundaryError
+    where ``hidden`` is not what the last stage handed out, or where such an output's update is not
+    plain; the stream is kept then.
     """
     stream = batch.stream
+    hidden = settle(hidden, batch)
     if stream.form is Form.HANDED:
         hidden = fold(hidden, batch)
     form = stream.form

@@ -74,7 +74,10 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
         if producer is None:
             chosen = () if partial else _before_the_stack(rng, enters=stack.residual is not None)
         else:
-            chosen = _after(plan.operations[stack.stage(producer).update], rng, stack.streams)
+            update = plan.operations[stack.stage(producer).update]
+            ends_written = place == end(stack) and not stack.terminal.norm
+            written = ends_written or update.facts.at_producer
+            chosen = _after(update, rng, stack.streams, written=written)
         acts[place] = (*chosen, *_entering(rng))
         if "add" in chosen:
             extras[place] = some()
@@ -91,9 +94,11 @@ def _before_the_stack(rng: random.Random, *, enters: bool) -> tuple[Act, ...]:
     return rng.choice(found[:-1] if enters else found)
 
 
-def _after(update: Operation, rng: random.Random, streams: int) -> tuple[Act, ...]:
-    """What may be done with an output that ``update`` is to add to the residual, or did."""
-    if update.facts.at_producer:
+def _after(
+    update: Operation, rng: random.Random, streams: int, *, written: bool
+) -> tuple[Act, ...]:
+    """What may be done with an output that ``update`` is to add to the residual, or has."""
+    if written:
         return rng.choice(WRITTEN if streams == 1 else OF_STREAMS)
     early: list[Act] = []
     for act in ACCESSORS:

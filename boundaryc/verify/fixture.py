@@ -98,6 +98,11 @@ class Fixture:
         """What an operation with inputs of every batch is given, from the stack's input."""
         return torch.sin(2.0 * tokens)
 
+    def extra(self, place: Place, name: str, tokens: Tensor) -> Tensor:
+        """What a model adds under ``name`` to the output of ``place``, from the stack's input."""
+        row = sum(map(ord, name)) % self.width
+        return torch.sin(2.0 * tokens * self.weights[place].matrix[row])
+
     def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
         """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""
         low, high = self.width * part // parts, self.width * (part + 1) // parts

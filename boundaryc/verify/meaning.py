@@ -114,6 +114,11 @@ class Meaning:
             return normalised(output, params["output_norm"], self._norm_of(stage.name))
         return self._called(self._declared[declared.name], params, output)[0]
 
+    def at_producer(self, stage: Stage) -> bool:
+        """Whether the stage's update has run when its layer ends."""
+        declared = self._declared.get(stage.update)
+        return declared is not None and "at_producer" in declared.facts
+
     def _called(
         self, declared: OperationDecl, params: dict[str, Tensor], *values: Tensor
     ) -> list[Tensor]:

@@ -10,9 +10,11 @@ from torch import Tensor
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.state import Phase
+from boundaryc.runtime import BoundaryError
 from boundaryc.runtime.stream import Form
 from boundaryc.verify.binding import bound_last
 from boundaryc.verify.fixture import Place
+from boundaryc.verify.fusing import Unfinished
 from boundaryc.verify.oracle import end
 from boundaryc.verify.ranks import MismatchError, RankProgram
 
@@ -87,7 +89,7 @@ class MeddlingProgram(RankProgram):
             out = self.stack.take_output(hidden, self.batch)
             self._compare("the end's output", out, self._on_stack_rows(), expected)
             return
-        if "show" not in acts:
+        if "show" not in acts or not self.scene.subject.plan.stack.terminal.norm:
             super()._end(hidden)
             return
         read, shown = bound_last(self.scene.subject), _Collector()
@@ -134,6 +136,8 @@ class MeddlingProgram(RankProgram):
                     extra = self._own(changes.extras[place])
                     hidden = stack.add_to_output(hidden, batch, extra)
                     self._compare_output(place, edge, hidden)
+                case "snapshot" if isinstance(batch.stream.value, Unfinished):
+                    _refuses_snapshot(stack, batch, hidden)
                 case "snapshot":
                     value = stack.snapshot(hidden, batch)
                     entering = edge.producer == ENTRY
@@ -164,3 +168,12 @@ class MeddlingProgram(RankProgram):
             return
         held = self.scene.held(self.rank, state.rows, by_token=state.by_token)
         self._compare(f"{place}: output", value, held, self.scene.reference.outputs[place])
+
+
+def _refuses_snapshot(stack: Any, batch: Any, hidden: Any) -> None:
+    """That a hand-off is not shown, as it is finished once."""
+    try:
+        stack.snapshot(hidden, batch)
+    except BoundaryError:
+        return
+    raise MismatchError("a snapshot of a hand-off was taken")

@@ -73,12 +73,16 @@ def interpret(
     """Runs ``stack`` on ``tokens`` [n, width], which belong to requests of the given lengths."""
     meaning = Meaning(stack, fixture.given(tokens))
     found = Reference({}, {}, {}, {}, torch.empty(0))
-    residual, output, before = tokens, tokens, None
+    residual, output, before, last = tokens, tokens, None, None
     branch, waiting = stack.branch, tokens
     places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
     for place in [*places, end(stack)]:
         if branch and before and before.stage == branch.stages[-1]:
             output, before = waiting + output, Place(before.layer, branch.beside)
+        early = before is not None and meaning.at_producer(stack.stage(before.stage))
+        extra = _extra(stack, fixture, last, tokens)
+        if extra is not None and not early:
+            output = output + extra
         if place in changes.extras:
             output = output + changes.extras[place]
         forks = branch is not None and place.stage == branch.stages[0]
@@ -89,6 +93,7 @@ def interpret(
             kept = found.kept.get(before, ())
             residual = meaning.update(stack.stage(before.stage), output, residual, params, kept)
             found.written[before] = residual
+            residual = residual if extra is None or not early else residual + extra
         found.outputs[place], found.updated[place] = output, residual
         if place in changes.additions:
             residual = residual + changes.additions[place]
@@ -107,11 +112,22 @@ def interpret(
             parts = found.quantized[place] = quantized(stage.quantize, x, params)
             x = parts.numbers
         found.inputs[place] = x
+        last = place
         computed = found.sums[place] = _computed(stage, place, fixture, x.split(requests))
         output, before = meaning.transform(stage, computed, params), place
         if branch and place.stage == branch.beside:
             waiting = output
-    return replace(found, output=meaning.leave(residual, fixture))
+    ends = meaning.leave(residual, fixture) if stack.terminal.norm else residual
+    return replace(found, output=ends)
+
+
+def _extra(stack: Stack, fixture: Fixture, place: Place | None, tokens: Tensor) -> Tensor | None:
+    """All that the stack file's extras add behind the stage at ``place``, if they do."""
+    if place is None or place.stage != stack.layers[place.layer][-1]:
+        return None
+    named = [extra.name for extra in stack.extras if place.layer in extra.layers]
+    added = [fixture.extra(place, name, tokens) for name in named]
+    return torch.stack(added).sum(0) if added else None
 
 
 def _computed(stage: Stage, place: Place, fixture: Fixture, requests: Sequence[Tensor]) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 
@@ -17,6 +16,8 @@ from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.deeds import draw
 from boundaryc.verify.fixture import build_fixture, embeddings
 from boundaryc.verify.oracle import Reference, interpret
+from boundaryc.verify.overlap import run_halves
+from boundaryc.verify.poison import poisoned_allocations
 from boundaryc.verify.quantized import GROUP
 from boundaryc.verify.scene import Cell, Scene, Subject, stage_scene
 
@@ -43,8 +44,11 @@ class Prover:
     def run(self, cell: Cell, *, schedule: int | None = None, deeds: int | None = None) -> Outcome:
         """One cell; ``schedule`` draws the order in which the ranks run.
 
-        ``deeds`` draws what the model does with outputs between stages; None: nothing.
+        ``deeds`` draws what the model does with outputs between stages; None: nothing, and nothing
+        in a cell that runs in halves.
         """
+        if cell.halves:
+            return run_halves(self, cell, schedule=schedule)
         with poisoned_allocations():
             return run_cell(self.scene(cell, deeds), seed=schedule)
 
@@ -117,6 +121,8 @@ def _smaller_topology(plan: StackPlan, cell: Cell, fails: Callable[[Cell], bool]
 
 
 def _smaller_rows(cell: Cell) -> Iterator[Cell]:
+    if cell.halves:
+        yield replace(cell, halves="")
     if len(cell.cuts) > 1:
         yield from (replace(cell, cuts=(cut,)) for cut in cell.cuts)
     for index, count in enumerate(cell.rows):
@@ -124,17 +130,3 @@ def _smaller_rows(cell: Cell) -> Iterator[Cell]:
             if 0 <= fewer < count:
                 rows = (*cell.rows[:index], fewer, *cell.rows[index + 1 :])
                 yield replace(cell, rows=rows)
-
-
-@contextmanager
-def poisoned_allocations() -> Iterator[None]:
-    """Fills every uninitialised tensor with NaN while it is open."""
-    before = torch.are_deterministic_algorithms_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

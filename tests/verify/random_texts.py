@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_ends import fused
 from tests.verify.random_residuals import Residual, residuals
 
 Draw = st.DrawFn
@@ -16,6 +17,8 @@ FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 
 BESIDE = {"side": "dense", "shortcut": "sparse", "look": "attention", "beside_ffn": "dense"}
 """Stages of branches, by name: attention, dense or sparse."""
+
+LORA = "lora: true"
 
 LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
@@ -92,6 +95,8 @@ def cases(draw: Draw) -> Case:
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
     if residual:
         residual.declare(operations)
+    switches = [] if beside else _switches(draw)
+    stages, ends = fused(draw, stages, layers[-1][-1], alone=not beside and LORA not in switches)
     lines = [
         "boundaryc: 1",
         "stack: sample",
@@ -107,15 +112,18 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
-        *_pipeline(draw, len(layers)),
-        *([] if beside else _switches(draw)),
+        *(pipeline := _pipeline(draw, len(layers))),
+        *_captures(draw, len(layers), cuts=bool(pipeline)),
+        *_extras(draw, len(layers)),
+        *switches,
+        *ends,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
 
 def _switches(draw: Draw) -> list[str]:
     """Two-batch overlap and LoRA, which are not for a stack with a branch."""
-    switches = ("overlap: {two_batch: true}", "lora: true")
+    switches = ("overlap: {two_batch: true}", LORA)
     return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
@@ -150,6 +158,33 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
         return []
     payload = draw(st.sampled_from(("partial", "complete")))
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
+
+
+def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
+    """In one case of three one or two captures; where there are cuts most of them travel."""
+    if draw(st.integers(0, 2)) != 1:
+        return []
+    found = []
+    for name in ("eagle", "probe")[: draw(st.integers(1, 2))]:
+        places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
+        words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
+        words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
+        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+            words.append("travels: true")
+        found.append(f"{name}: {{{', '.join(words)}}}")
+    return [f"captures: {{{', '.join(found)}}}"]
+
+
+def _extras(draw: Draw, layers: int) -> list[str]:
+    """In one case of four one or two extras; seldom after a layer that is not there."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    known = st.integers(0, layers - 1 + _rarely(draw))
+    found = []
+    for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
+        after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
+        found.append(f"{name}: {{after: {after}}}")
+    return [f"extras: {{{', '.join(found)}}}"]
 
 
 def _kinds(draw: Draw) -> dict[str, str]:
@@ -201,6 +236,8 @@ def _stage(
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+        words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:

@@ -171,7 +171,7 @@ FAULTS = (
         "exit-never-reduces",
         "`reduce_output` returns what it is given.",
         EXITS,
-        "        hidden = self._decision.reduce(hidden, self._batch)",
+        "        hidden = self._sum(hidden)",
         "        pass",
         "values",
         "demo",
