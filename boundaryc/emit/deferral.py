@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.drafts import Draft, Drafts, Way, adds_tail, crossed
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls
 from boundaryc.emit.steps import steps
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import Shares, added, added_before, helpers, keywords, told_before
+from boundaryc.emit.calls import Calls, Script
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Script, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, steps
 from boundaryc.graph.build import ENTRY, FINAL
@@ -166,8 +167,8 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     if calls.lora and target != FINAL:
         name = scope.token(way.goal.rows, by_token=way.goal.by_token)
         published = (f"batch.lora_rows = rows.{name}",)
-    named = tuple(f"{name}: {'Any' if read.call else calls.norm.type}" for name in read.params)
-    if target == FINAL and not named:
+    named = tuple(f"{name}: {read.param_type(name, calls.norm.type)}" for name in read.params)
+    if target == FINAL and not named and read.call is None:
         named = ("norm: None",)  # the end of a stack is given one
     results: tuple[str, ...] = ("hidden",)
     if calls.quantize is not None:

@@ -7,37 +7,29 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.deferral import behind, deferring
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
 from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
+from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
-from boundaryc.emit.norms import ADDED, FUNCTIONS, norm_call
+from boundaryc.emit.norms import norm_call
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
-from boundaryc.language.model import Stack
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
-FINAL_READ = "norm"
-"""How the end of a stack reads the residual."""
 NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
-
-OWN_WORDS = (
-    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
-    "_fused_",
-)
-"""What is in the name of a generated function, and of nothing that is imported."""
 
 SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 """What people call a consumer that is no stage."""
@@ -99,30 +91,6 @@ class TopologyFunctions:
     drafts: dict[Use, Drafts]
     between: dict[Use, Between]
     order: tuple[Edge, ...]
-
-
-def imported_names(plan: StackPlan) -> dict[str, str]:
-    """Under which name each operation from outside is imported, by operation."""
-    outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
-    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
-    taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
-    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"FusedBoundary", "fused", "latent", "quantized_all_reduce"}
-    taken |= {param for op in outside.values() for param in op.params}
-    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
-    calls = {name: f"{op.call}" for name, op in outside.items()}
-    names: dict[str, str] = {}
-    for name, call in calls.items():
-        function = call.partition(":")[2]
-        others = {other.partition(":")[2] for other in calls.values() if other != call}
-        clashes = function in taken or function in others
-        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
-        own = ("complete_over_", "finish_to_send", "fold", "spread_to_")
-        clashes |= function.startswith(own)
-        names[name] = f"{name}_operation" if clashes else function
-    return names
 
 
 def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
@@ -243,12 +211,6 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
                 yield Use(edge, column, policy)
 
 
-def final_read(stack: Stack) -> str:
-    """How the end of a stack reads the residual."""
-    normed = stack.terminal.norm and stack.norm.kind != "none"
-    return FINAL_READ if normed else NO_READ
-
-
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
@@ -273,11 +235,13 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
+    calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
     calls = replace(calls, norm=norm_call(plan.stack, consumer))
     if target is not None:
         calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
     if producer == ENTRY:
-        return calls
+        enter = plan.operations[enter_operation(plan.stack)]
+        return replace(calls, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)

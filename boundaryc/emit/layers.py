@@ -8,7 +8,7 @@ from boundaryc.emit.fused import may_defer_any
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.norms import type_of
 from boundaryc.language.model import Stage
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
 
@@ -46,7 +46,7 @@ ROLES = ("Prepared", "Beside")
 TAKEN = frozenset(
     {"Any", "AnyFusingStack", "AnyStack", "AttentionBoundary", "Batch", "BiasedNorm", "Column"}
     | {"FfnBoundary", "FusingFfnBoundary", "GroupProvider", "Groups", "InputScale", "Layer"}
-    | {"MixerBoundary", "Norm", "Rows", "Stack", "Table"}
+    | {"MixerBoundary", "Norm", "Rows", "Stack", "Table", *PARAM_TYPES.values()}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
 """Classes that stand beside those of layers in some generated module."""
@@ -110,7 +110,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
             _transform_param(name, param, declared, norm) for param in declared.params
         )
     norm = type_of(plan.stack.norm_of(name))
-    reads = [_param(name, param, norm=norm if read.call is None else "") for param in read.params]
+    reads = [_read_param(name, param, read, norm) for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
     if stage.quantize is not None:
@@ -153,7 +153,14 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _param(stage: str, param: str, *, norm: str = "") -> Param:
-    if norm:
-        return Param(stage, norm, f"the norm before {stage}")
+def _read_param(stage: str, param: str, read: Operation, norm: str) -> Param:
+    kind = read.param_type(param, norm)
+    if kind == norm:
+        return Param(stage, kind, f"the norm before {stage}")
+    if kind == "Any":
+        return _param(stage, param)
+    return Param(f"{stage}_{param}", kind, f"what mixes the streams for {stage}")
+
+
+def _param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "Any", f"`{param}` of the operations of {stage}")

@@ -76,7 +76,7 @@ def layers_view(plan: StackPlan) -> LayersView:
     ]
     types = {param.type for param in params}
     runtime = sorted({slot.boundary for kind in kinds for slot in kind.slots})
-    runtime = sorted({*runtime, *(types & {"BiasedNorm", "InputScale", "Norm"})})
+    runtime = sorted({*runtime, *(types - {"Any"})})
     imports = ["from dataclasses import dataclass"]
     if "Any" in types:
         imports.append("from typing import Any")

@@ -112,6 +112,7 @@ def _params(operation: str, operations: Operations) -> tuple[str, ...]:
 def _own_arguments(entry: StageShape) -> set[str]:
     """What a layer binds for a stage beside the parameters of its operations."""
     own = {"output_norm"} if entry.transform == "norm" else set()
+    own |= {"hyper"} if entry.read == "hyper_read" else set()
     own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
     return own | ({"qkv_latent"} if entry.latent_input else set())
 

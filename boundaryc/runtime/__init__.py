@@ -64,6 +64,15 @@ from boundaryc.runtime.fusion import (
     FusionProvider,
 )
 from boundaryc.runtime.handoffs import HandoffOutput
+from boundaryc.runtime.hyper import (
+    HyperConnection,
+    HyperHead,
+    hyper_enter,
+    hyper_head,
+    hyper_mean,
+    hyper_read,
+    hyper_update,
+)
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
@@ -149,6 +158,8 @@ __all__ = [
     "GroupProvider",
     "HandoffNorm",
     "HandoffOutput",
+    "HyperConnection",
+    "HyperHead",
     "InputScale",
     "Leave",
     "Leaves",
@@ -194,6 +205,11 @@ __all__ = [
     "add_term",
     "check_term",
     "dequantize",
+    "hyper_enter",
+    "hyper_head",
+    "hyper_mean",
+    "hyper_read",
+    "hyper_update",
     "join",
     "layer_norm",
     "quantize_fp8",

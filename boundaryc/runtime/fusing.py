@@ -15,7 +15,6 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
-from boundaryc.runtime.params import Norm
 from boundaryc.runtime.stack import Stack
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position
 from boundaryc.runtime.table import LayerT
@@ -164,8 +163,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm | None,
-        *,
+        *read: Any,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
         handoff_norm: HandoffNorm | None = None,
@@ -188,9 +186,10 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
                     "capture_output and handoff_norm exclude each other: a fused final norm shows "
                     "no residual"
                 )
-            if handoff_norm is None or norm is None or batch.stack_rows == 0:
+            if handoff_norm is None or read == (None,) or batch.stack_rows == 0:
                 hidden = settle(hidden, batch)
             else:
+                (norm,) = read  # only a plain norm is left a hand-off
                 work, value = taken(hidden, batch)
                 out = _finalized(handoff_norm, value, stream.residual, norm.weight)
                 if out is not None:
@@ -198,7 +197,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
                     return out
                 hidden = work.done(value, batch)
         return super().norm(
-            hidden, batch, norm, skip_empty=skip_empty, capture_output=capture_output
+            hidden, batch, *read, skip_empty=skip_empty, capture_output=capture_output
         )
 
 

@@ -140,7 +140,8 @@ class ResidualStream:
 
     ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
     names the stage before it. ``extras`` are the names of what is still to be added to its output.
-    ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
+    ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
+    keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
     and written, None where that is not known. ``beside`` has the outputs that wait to be
@@ -159,6 +160,7 @@ class ResidualStream:
         "extras",
         "form",
         "handle",
+        "kept",
         "left",
         "params",
         "residual",
@@ -168,6 +170,7 @@ class ResidualStream:
     )
 
     residual: Tensor
+    kept: tuple[Tensor, ...]
     state: StreamState
     form: Form
     handle: Tensor | OwedOutput | None
@@ -195,6 +198,7 @@ class ResidualStream:
         self.handle = None
         self.value = None
         self.params = ()
+        self.kept = ()
         self.access = None
         self.deferred = None
         self.at = ANY
@@ -262,12 +266,13 @@ class ResidualStream:
         self.state = StreamState.WRITTEN
         return hidden
 
-    def arrive(self, residual: Tensor | None = None) -> None:
+    def arrive(self, residual: Tensor | None = None, kept: tuple[Tensor, ...] = ()) -> None:
         """Makes this initial stream one that other ranks have run so far, behind their output.
 
         ``residual`` None: it comes with that output.
         """
         self.state = StreamState.WRITTEN
+        self.kept = kept
         self.bare = (None,)
         if residual is not None:
             self.residual = residual

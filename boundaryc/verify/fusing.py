@@ -24,7 +24,7 @@ from boundaryc.runtime import (
     HandoffOutput,
     SingleCollective,
 )
-from boundaryc.verify.fixture import Parameter
+from boundaryc.verify.binding import bound_last
 from boundaryc.verify.scene import Cell, Scene
 
 InputT = TypeVar("InputT", bound=FusedInput)
@@ -153,8 +153,7 @@ def left(scene: Scene, stack: Any, batch: Any, hidden: Any) -> Tensor:
         waiting = batch.stream.deferred
         group = waiting.fused.group if waiting else SingleCollective()
         options["handoff_norm"] = TorchNorm(group, declared.norm, takes=draw == 1)
-    final = Parameter(scene.subject.fixture.final)
-    normed: Tensor = stack.norm(hidden, batch, final, **options)
+    normed: Tensor = stack.norm(hidden, batch, *bound_last(scene.subject), **options)
     return normed
 
 

@@ -13,7 +13,6 @@ from tests.verify.subjects import compiled as in_memory
 from tests.verify.test_branch_cells import BASES
 from tests.verify.test_operations import STACKS, text
 
-
 FUSED = """boundaryc: 1
 stack: fused
 hidden_size: 64

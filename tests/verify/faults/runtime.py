@@ -112,7 +112,7 @@ FAULTS = (
     _fault(
         "few-is-many",
         "A bound on rows is read as its opposite.",
-        BATCH,
+        "boundaryc/runtime/columns.py",
         "rows <= self.max_rows)",
         "rows > self.max_rows)",
         "units",
