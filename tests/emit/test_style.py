@@ -30,6 +30,22 @@ extras: {deepstack: {after: ["0-1"]}}
 terminal: {norm: false}
 """
 """Calls that are long and stand in a branch of their own."""
+STREAMS = """boundaryc: 1
+stack: streams
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+residual: {kind: hyper_connections, streams: 4, iterations: 12, eps: 1.0e-5}
+stages:
+  attention: {kind: attention, norm: {kind: rms, eps: 1.0e-5, weight_offset: 1.0}}
+  mlp: {kind: ffn, norm: {kind: layer, eps: 1.0e-6, bias: true}}
+layers: {count: 2, default: [attention, mlp]}
+captures: {eagle: {after: [0, 1]}, own: {before: [1], rows: input}}
+topologies: {tp4_dp2: {tp: 4, attn_dp: 2}}
+variants: [ordinary, sequence_parallel]
+pipeline: {payload: partial}
+overlap: {two_batch: true}
+"""
+"""Reads and updates that take coefficients, with everything that a residual may meet."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +55,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
-    trees["fused"] = in_memory(FUSED)[1]
+    trees |= {name: in_memory(one)[1] for name, one in (("fused", FUSED), ("streams", STREAMS))}
     trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():
         for name, content in files.items():
