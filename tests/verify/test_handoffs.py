@@ -96,12 +96,16 @@ def test_one_that_raises(runs: Prover, unfused: tuple[Tensor, Any], at_the_end: 
         provider, batch = forward.rank.provider, forward.rank.batch
         hidden = forward.run(forward.start(), None if at_the_end else [0])
         provider.raises = True
+
+        def go_on(hidden: Any) -> Tensor:
+            if at_the_end:
+                return forward.end(hidden, handoff_norm=Failing())
+            x: Tensor = forward.boundary(1, "attention").prepare(hidden, batch)
+            return x
+
         for error, says in ((RuntimeError, "after it was launched"), (BoundaryError, "belong")):
             with pytest.raises(error, match=says):
-                if at_the_end:
-                    forward.end(hidden, handoff_norm=Failing())
-                else:
-                    forward.boundary(1, "attention").prepare(hidden, batch)
+                go_on(hidden)
         assert "complete" not in forward.rank.log
         provider.raises = False
         return for_norm(forward)
