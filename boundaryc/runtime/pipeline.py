@@ -43,7 +43,8 @@ class PayloadTensor:
     """One tensor of a payload: [``rows``, width], of the dtype of the stack's hidden states.
 
     A residual of several streams is [``rows``, streams, width]; ``state.…``, what an update takes
-    that a read kept, is [``rows``, columns], float32 unless the residual is wider.
+    that a read kept, is [``rows``, columns], float32 unless the residual is wider. ``inner`` are
+    the sizes behind the rows, None for the width of the hidden states.
 
     ``axes`` are the atoms of the mesh that cut its rows: ranks that differ on other atoms only hold
     the same rows. Where the name says that no sum is owed they hold equal numbers too, and a
@@ -53,6 +54,7 @@ class PayloadTensor:
     name: str
     rows: int
     axes: Axes
+    inner: tuple[int | None, ...] = (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def _inner(transfer: Transfer, name: str) -> tuple[int | None, ...]:
     """The sizes of a row of a tensor of a payload; None is the width of hidden states."""
     if name.startswith(f"{STATE}."):
         return (dict(transfer.state)[name.partition(".")[2]],)
-    written = name.startswith((RESIDUAL, f"{HIDDEN}.written"))
+    written = name.startswith((RESIDUAL, f"{HIDDEN}.written", "captured."))
     return (transfer.streams, None) if written and transfer.streams > 1 else (None,)
 
 
@@ -211,9 +213,14 @@ def _listed(tensors: Mapping[str, Tensor]) -> str:
     return " and ".join(sorted(tensors)) or "nothing"
 
 
-def described(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> tuple[PayloadTensor, ...]:
-    """The tensors of a payload with their rows on this rank."""
-    return tuple(PayloadTensor(name, batch.rows_on(axes), axes) for name, axes in parts)
+def described(
+    transfer: Transfer, parts: tuple[Part, ...], batch: Batch[Any, Any]
+) -> tuple[PayloadTensor, ...]:
+    """The tensors of a payload with their sizes on this rank."""
+    return tuple(
+        PayloadTensor(name, batch.rows_on(axes), axes, _inner(transfer, name))
+        for name, axes in parts
+    )
 
 
 def captured_parts(

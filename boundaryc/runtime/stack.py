@@ -365,7 +365,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         kept = pipeline.captured_parts(transfer, self.travels, before)
         layer = self._table.layer_before(self.layers.start if incoming else self.layers.stop)
         parts = transfer.expected(changed=bool(extras_after(self.extras, layer)))
-        return pipeline.described((*parts, *kept), batch)
+        return pipeline.described(transfer, (*parts, *kept), batch)
 
     def _outgoing(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
         if self.layers.stop == self._table.depth:

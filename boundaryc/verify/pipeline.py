@@ -69,7 +69,9 @@ class Pipeline:
         untouched = form is runtime.Form.PLANNED or extended
         told = stack.payload(batch, incoming=False)
         sent = stack.to_pp(hidden, batch)
-        if untouched and {(one.name, one.rows) for one in told} != _shapes(sent):
+        width = self._scene.subject.fixture.width
+        announced = {(one.name, one.rows, *(size or width for size in one.inner)) for one in told}
+        if untouched and announced != _shapes(sent):
             raise PayloadError(f"{sorted(_shapes(sent))} crossed where {told} was announced")
         if self._scene.subject.plan.stack.pipeline == "complete":
             sent = {name: self._sliced(stack, tensor) for name, tensor in sent.items()}
@@ -92,8 +94,8 @@ class Pipeline:
         return group.all_gather(tensor.split(list(sizes))[group.rank].contiguous(), sizes)
 
 
-def _shapes(sent: dict[str, Tensor]) -> set[tuple[str, int]]:
-    return {(name, tensor.shape[0]) for name, tensor in sent.items()}
+def _shapes(sent: dict[str, Tensor]) -> set[tuple[object, ...]]:
+    return {(name, *tensor.shape) for name, tensor in sent.items()}
 
 
 def _of_many(generated: Any) -> Any:

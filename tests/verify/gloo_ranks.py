@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from boundaryc.runtime.members import split_evenly
+from boundaryc.runtime.pipeline import PayloadTensor
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.fixture import Place
 from boundaryc.verify.meddling import MeddlingProgram
@@ -56,8 +57,8 @@ class StageProgram(RankProgram):
             hidden = self._layers(range(cut), self._embed())
             told = self.stack.payload(self.batch, incoming=False)
             sent = self.stack.to_pp(hidden, self.batch)
-            assert [(one.name, one.rows) for one in told] == [
-                (name, tensor.shape[0]) for name, tensor in sent.items()
+            assert [(one.name, self._shape(one, one.rows)) for one in told] == [
+                (name, tensor.shape) for name, tensor in sent.items()
             ]
             for tensor in sent.values():
                 _send(self._part(tensor), dist.get_rank() + ranks)
@@ -65,7 +66,7 @@ class StageProgram(RankProgram):
         self.stack = self._pipeline.stack(cut)
         self.batch = self.stack.batch(**batch_facts(self.scene.cell))
         received = {
-            one.name: self._received(one.rows, dist.get_rank() - ranks)
+            one.name: self._received(one, dist.get_rank() - ranks)
             for one in self.stack.payload(self.batch, incoming=True)
         }
         hidden = self.stack.from_pp(received, self.batch)
@@ -92,11 +93,14 @@ class StageProgram(RankProgram):
         group, sizes = self._sizes(tensor.shape[0])
         return tensor if len(sizes) == 1 else tensor.split(list(sizes))[group.rank]
 
-    def _received(self, rows: int, source: int) -> Tensor:
-        group, sizes = self._sizes(rows)
+    def _shape(self, part: PayloadTensor, rows: int) -> tuple[int, ...]:
         width = self.scene.subject.fixture.width
+        return (rows, *(width if size is None else size for size in part.inner))
+
+    def _received(self, part: PayloadTensor, source: int) -> Tensor:
+        group, sizes = self._sizes(part.rows)
         own = sizes[0] if len(sizes) == 1 else sizes[group.rank]
-        tensor = torch.empty((own, width), dtype=torch.float64)
+        tensor = torch.empty(self._shape(part, own), dtype=torch.float64)
         if tensor.numel():
             dist.recv(tensor, source)
         if len(sizes) == 1:

@@ -10,6 +10,7 @@ from boundaryc.graph.policy import POLICIES
 from boundaryc.language import loads
 from boundaryc.verify.cells import Cell
 from tests.gloo.pool import shared_pool
+from tests.verify import streams
 from tests.verify.extras_stacks import EXTRAS
 from tests.verify.pair_stacks import PAIRS
 from tests.verify.test_operations import HEAD, STACKS, text
@@ -93,4 +94,25 @@ def test_a_cut_between_any_two_kinds_of_stage_on_real_ranks(payload: str) -> Non
     results = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
 
     assert len(cells) == 36
+    assert all(error < 1e-12 for errors in results for error in errors)
+
+
+def test_streams_and_state_cross_a_cut_on_real_ranks() -> None:
+    """Hyper-connections, whose coefficients travel as well; a rank without rows too."""
+    topologies = """\
+topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}}
+variants: [ordinary, sequence_parallel]
+"""
+    stack = streams.text("hyper", "pipeline: {payload: partial}\n", topologies)
+    cells = [
+        Cell(topology, variant, "rs+rsv", "sum_len", rows, cuts=(cut,))
+        for cut in (1, 2)
+        for topology, variant, rows in (
+            ("tp2", "sequence_parallel", (5,)),
+            ("tp2_dp2", "ordinary", (3, 0)),
+        )
+    ]
+
+    results = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
+
     assert all(error < 1e-12 for errors in results for error in errors)
