@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ def _file(name: str) -> Path | None:
     return next((path for path in found if path.exists()), None)
 
 
+@cache
+def _text(file: Path) -> str:
+    """A file of tests, which pytest runs: it has the name of one, and no mark that skips it."""
+    assert file.name.startswith("test_"), f"{file.name} is not run"
+    text = file.read_text()
+    assert not re.search(r"^pytestmark = .*(skip|xfail)", text, re.M), f"{file.name} is skipped"
+    return text
+
+
 @pytest.mark.parametrize("row", BUILT, ids=lambda row: row[0][:50])
 def test_what_is_named_exists(row: tuple[str, str, str]) -> None:
     implementation, tests = row[1], row[2]
@@ -49,7 +59,9 @@ def test_what_is_named_exists(row: tuple[str, str, str]) -> None:
             assert file is not None
             prefix = test.rstrip("…")
             end = "" if test.endswith("…") else r"\b"
-            assert re.search(rf"def {prefix}{end}", file.read_text()), f"no {prefix} in {file.name}"
+            found = re.findall(rf"^((?:.+\n)*)def {prefix}{end}", _text(file), re.M)
+            assert found, f"no {prefix} in {file.name}"
+            assert not any(re.search(r"mark\.(skip|xfail)\b", marks) for marks in found)
 
 
 def test_what_is_not_built_is_rejected_by_name() -> None:
