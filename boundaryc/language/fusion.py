@@ -9,9 +9,11 @@ from boundaryc.language.context import Context
 from boundaryc.language.fusion_shapes import TerminalShape
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Reduction, Stage, Terminal
+from boundaryc.language.operation_shapes import ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import plain_add
 from boundaryc.language.schema import StackShape, StageShape
+from boundaryc.language.streams import operation_of
 
 
 def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
@@ -74,15 +76,25 @@ def _early(entry: StageShape, shape: StackShape) -> bool:
 
 
 def resolve_terminal(
-    entry: TerminalShape, stages: Mapping[str, Stage], layers: Layers, context: Context
+    entry: TerminalShape,
+    stages: Mapping[str, Stage],
+    layers: Layers,
+    residual: ResidualShape | None,
+    context: Context,
 ) -> Terminal:
-    """How a stack of these layers ends; errors go to `context`."""
+    """How a stack of these layers ends; errors go to `context`.
+
+    `residual` is the set of the file.
+    """
     path: Path = ("terminal", "finalize")
     names = [name for layer in layers for name in layer]
     last = stages.get(names[-1]) if names else None
     if entry.finalize == "deferred" and not entry.norm:
         message = "the final norm cannot finish a MoE: the stack ends without one"
         context.report("BC213", path, message, "remove `finalize`, or `norm: false`", key=True)
+    elif entry.finalize == "deferred" and residual and operation_of(residual, "leave") != "norm":
+        message = "only a norm finishes a MoE, and the stack has a final read of its own"
+        context.report("BC213", path, message, "remove `finalize`, or `leave`", key=True)
     elif entry.finalize == "deferred" and last is not None and last.finalize != "deferred":
         message = f"the last stage, `{last.name}`, hands on nothing that is to be finalised"
         help_ = "remove `finalize`, or write `finalize: deferred` for that stage"
