@@ -71,7 +71,7 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         row_doc="Rows of each member of a group, for every move that looks them up."
         if rows
         else "No boundary of this topology moves rows by their counts.",
-        row_slots=_slots(sorted(rows)),
+        row_slots=_slots(list(rows)),
         rows=_attributes((f"self.{name} = {call}(", *args) for name, (call, *args) in rows.items()),
     )
 
@@ -121,7 +121,7 @@ def _mesh(atoms: list[str], labels: list[str]) -> Lines:
 
 
 def _slots(names: list[str]) -> Lines:
-    return tuple_lines("__slots__ = ", [f'"{name}"' for name in names], indent=4)
+    return tuple_lines("__slots__ = ", [f'"{name}"' for name in sorted(names)], indent=4)
 
 
 def _joined(mesh: Mesh, axes: int) -> str:
@@ -181,7 +181,7 @@ def topology_view(
 
 def _base(plan: StackPlan) -> str:
     """What the class of the stack is derived from."""
-    known = {"FusingStack": bool(plan.stack.fusion), "UnnormedStack": not plan.stack.terminal.norm}
+    known = {"UnnormedStack": not plan.stack.terminal.norm, "FusingStack": bool(plan.stack.fusion)}
     found = [name for name, needed in known.items() if needed] or ["Stack"]
     return ", ".join(f"runtime.{name}[Groups, Rows, Layer]" for name in found)
 

@@ -130,7 +130,7 @@ norm: {kind: rms, eps: 1.0e-6, weight_offset: 1}
 stages:
   attention: {kind: attention, quantized_sum: int8, quantize: {format: fp8, scale: group128},
               norm: {kind: rms, eps: 0.25, weight_offset: -0.5}}
-  mlp: {kind: ffn, quantized_sum: fp8, quantize: {format: int8, scale: token, keep: true}}
+  mlp: {kind: ffn, quantized_sum: fp8, quantize: {format: int8, scale: token}}
   experts: {kind: ffn, sparse: true, quantize: {format: fp8, scale: static}}
 layers: {pattern: "DE", stages: {D: [attention, mlp], E: [attention, experts]}}
 topologies:
