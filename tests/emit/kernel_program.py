@@ -39,7 +39,7 @@ def main(path: str, rounded: bool) -> None:
         given = {name: value for name, value in OTHER.items() if name in pair.taken}
         for norm in (own, own | given)[: 1 + bool(given)]:
             for dtype in (torch.float64, torch.bfloat16) if pair.centred else ULP:
-                for rows in ROWS[-2:] if pair.centred else ROWS:
+                for rows in ROWS[2:3] if pair.centred else ROWS:
                     for weight_dtype in (dtype, torch.float32):
                         compare(pair, rows, dtype, weight_dtype, norm)
         refuses(pair)
