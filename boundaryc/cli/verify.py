@@ -136,7 +136,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         return _against(file, chosen)
     selection = _selection(chosen)
     _needs_greenlet()
-    from boundaryc.verify.oracle import OperationError
+    from boundaryc.verify.meaning import OperationError
 
     try:
         with _current_folder():
@@ -156,7 +156,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
 
 def _import_operations(plan: StackPlan) -> None:
     """Fails now, not in every cell, where a custom operation is not there: OperationError."""
-    from boundaryc.verify.oracle import load_operation
+    from boundaryc.verify.meaning import load_operation
 
     for declared in plan.stack.operations:
         load_operation(declared)

@@ -66,5 +66,5 @@ def _claimed(plan: StackPlan) -> list[str]:
         f"{plan.stack.name}: facts of `{name}` are claimed, not yet verified: "
         f"{', '.join(claims(operation)) or 'none'}"
         for name, operation in plan.operations.items()
-        if operation.call is not None
+        if operation.outside
     ]

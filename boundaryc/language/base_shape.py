@@ -5,10 +5,6 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic_core import PydanticCustomError
 
-MAX_LAYERS = 10_000
-MAX_ENTRIES = 256
-"""How many stages, topologies or operations a stack has, and how long a list may be."""
-
 
 class Shape(BaseModel):
     """Base of all: no unknown keys, no coercion, no changes after loading."""

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from boundaryc.language.base_shape import MAX_ENTRIES, MAX_LAYERS, Shape
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.limits import MAX_ENTRIES, MAX_LAYERS
 
 
 def _layer(value: object) -> object:

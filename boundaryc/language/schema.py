@@ -11,27 +11,12 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from boundaryc.language.base_shape import MAX_ENTRIES, MAX_LAYERS, Shape
+from boundaryc.language.base_shape import Shape
+from boundaryc.language.fusion_shapes import Finalize, FusionShape, TerminalShape
 from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
+from boundaryc.language.limits import MAX_ENTRIES, MAX_LAYERS, MAX_WIDTH, Axis, Factor, Size, Stages
 from boundaryc.language.norm_shape import NormShape
-
-MAX_RANKS = 4_096
-MAX_WIDTH = 1 << 20
-
-Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
-Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
-Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
-Fact = Literal[
-    "plain_add",
-    "plain_norm",
-    "row_wise",
-    "linear",
-    "at_producer",
-    "outlives_producer",
-    "joins_sum",
-    "quantized_sum",
-]
+from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 
 
 class ScaledAddShape(Shape):
@@ -129,6 +114,9 @@ class StageShape(Shape):
     gathers_tp_input: bool = Field(
         default=True, description="whether a token mixer gathers scattered rows of its input itself"
     )
+    finalize: Finalize = Field(
+        default="here", description="whether a MoE may hand on output that it has not finalised"
+    )
 
 
 class LayersShape(Shape):
@@ -198,27 +186,6 @@ class TopologyShape(Shape):
     )
 
 
-class OperationShape(Shape):
-    """One entry of `operations`."""
-
-    role: Literal["update", "read", "transform"] = Field(description="where the operation is used")
-    call: str = Field(description="package.module:function")
-    facts: list[Fact] = Field(
-        default=[],
-        max_length=MAX_ENTRIES,
-        description="what the operation promises",
-    )
-    params: list[str] = Field(
-        default=[], max_length=MAX_ENTRIES, description="what it is given, in call order"
-    )
-    read_local: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must still be cut over"
-    )
-    read_whole: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must be whole over"
-    )
-
-
 class PolicyShape(Shape):
     """`policy`: which reduction policy a name stands for."""
 
@@ -254,6 +221,9 @@ class DraftShape(Shape):
     )
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the draft ends, like {norm: false}"
     )
 
 
@@ -301,6 +271,10 @@ class StackShape(Shape):
         max_length=MAX_ENTRIES,
         description="the stack's own residual operations by name",
     )
+    residual: ResidualShape | None = Field(
+        default=None,
+        description="operations for all stages, like {kind: hyper_connections, streams: 4}",
+    )
     policy: PolicyShape = Field(
         default=PolicyShape(), description="which reduction policy `auto` stands for"
     )
@@ -328,6 +302,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the stack ends, like {norm: false}"
+    )
+    fusion: FusionShape | None = Field(
+        default=None, description="fused sums, like {providers: [flashinfer]}"
     )
     overlap: OverlapShape | None = Field(
         default=None, description="two-batch overlap, like {two_batch: true}"

@@ -150,7 +150,7 @@ def resolve_stage_norm(
         context.report("BC213", (*path, "read"), message, "remove its fact `plain_norm`")
     if entry.norm is None:
         return None
-    if entry.read != "norm" and not norms_output(entry):
+    if entry.read not in ("norm", "hyper_read") and not norms_output(entry):
         message = f"`{path[-1]}` normalises nothing: neither what it reads nor its output"
         help_ = "remove `norm`"
         context.report("BC213", (*path, "norm"), message, help_, key=True)

@@ -45,7 +45,8 @@ def bound(
 ) -> tuple[bool, bool]:
     """Whether the transform and the update that ``state`` leaves to run take parameters."""
     waits = state.transform and transform is not None and bool(transform.params)
-    return waits, state.phase is not Phase.STREAM and bool(update.params)
+    own = bool(update.params) or update.facts.per_call
+    return waits, state.phase is not Phase.STREAM and own
 
 
 def transfer(ways: Access, payload: str, *, bound: tuple[bool, bool]) -> Transfer:

@@ -123,17 +123,16 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.connect import connected, loaded
+from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.extras import Extras, add_extras
 from boundaryc.runtime.extras import after as extras_after
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
-from boundaryc.runtime.params import Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, StreamState
@@ -386,14 +385,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm | None,
-        *,
+        *read: Any,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
     ) -> Tensor:
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
-        ``norm`` is not used where the stack file says ``kind: none``: the residual is the output.
+        ``read`` is what the final read takes: a norm, and what `residual` may name beside it.
+        A norm is not used where the stack file says ``kind: none``: the residual is the output.
         ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
         output, the norm is not run; what others wait in, such as a sum still owed, is.
         ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows
@@ -416,7 +415,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if capture_output is not None and table.norm_resume:
             move = table.norm_resume[batch.plan].producer.move
         leaving = LeavingBatch(batch)
-        result: Tensor = final(hidden, leaving, norm)
+        result: Tensor = final(hidden, leaving, *read)
         if capture_output is not None:
             residual = stream.residual if move is None else move(stream.residual, leaving)
             capture_output(residual, owned=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -57,6 +58,7 @@ class Form(Enum):
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
     HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
+    DEFERRED = "deferred"  # its exit has not ended it: a fused kernel may, see `handoffs`
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -138,12 +140,14 @@ class ResidualStream:
 
     ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
     names the stage before it. ``extras`` are the names of what is still to be added to its output.
-    ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
+    ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
+    keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
     and written, None where that is not known. ``beside`` has the outputs that wait to be
     merged, by stage. ``bare`` is what the last output was before terms were added to it, None
-    where none were. Every value handed to the model is taken back by identity, once.
+    where none were. ``deferred`` is what an exit has not done, see `handoffs`. Every value handed
+    to the model is taken back by identity, once.
     """
 
     __slots__ = (
@@ -152,9 +156,11 @@ class ResidualStream:
         "bare",
         "beside",
         "captured",
+        "deferred",
         "extras",
         "form",
         "handle",
+        "kept",
         "left",
         "params",
         "residual",
@@ -164,12 +170,14 @@ class ResidualStream:
     )
 
     residual: Tensor
+    kept: tuple[Tensor, ...]
     state: StreamState
     form: Form
     handle: Tensor | OwedOutput | None
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
+    deferred: object
     at: int
     left: str
     extras: tuple[str, ...]
@@ -190,7 +198,9 @@ class ResidualStream:
         self.handle = None
         self.value = None
         self.params = ()
+        self.kept = ()
         self.access = None
+        self.deferred = None
         self.at = ANY
         self.left = ""
         self.extras = ()
@@ -256,12 +266,13 @@ class ResidualStream:
         self.state = StreamState.WRITTEN
         return hidden
 
-    def arrive(self, residual: Tensor | None = None) -> None:
+    def arrive(self, residual: Tensor | None = None, kept: tuple[Tensor, ...] = ()) -> None:
         """Makes this initial stream one that other ranks have run so far, behind their output.
 
         ``residual`` None: it comes with that output.
         """
         self.state = StreamState.WRITTEN
+        self.kept = kept
         self.bare = (None,)
         if residual is not None:
             self.residual = residual
@@ -299,6 +310,22 @@ class ResidualStream:
         """Leaves a complete contribution whose update has not run; the model gets it back."""
         self._leave(value, value, params, access)
         return value
+
+    def defer(self, value: Any, work: object) -> OwedOutput:
+        """Leaves what a stage computed and the ``work`` that its exit has not done; see `handoffs`.
+
+        ``value`` is a tensor, or what the producer hands on in place of one.
+        """
+        handle = self.owe(value)
+        self.form = Form.DEFERRED
+        self.deferred = work
+        return handle
+
+    def copied(self, value: Tensor) -> Self:
+        """This stream with ``value`` in place of the one behind its handle."""
+        same = copy(self)
+        same.value = value
+        return same
 
     def keep(self, value: Tensor, access: Access | None = None) -> Tensor:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
-from boundaryc.runtime.boundaries import Prepare, Resumes
-from boundaryc.runtime.params import Norm
+from boundaryc.runtime.crossing import Prepare, Resumes
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.stream import OwedOutput, Position
 
@@ -105,7 +104,7 @@ def _stages(layer: object) -> tuple[str, ...]:
     return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
 
 
-def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm | None) -> Tensor:
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:
     """The output of a rank without rows, on which no norm runs."""
     stream = batch.stream
     stream.residual = stream.residual[:0]

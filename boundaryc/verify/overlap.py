@@ -63,6 +63,7 @@ class HalfProgram(RankProgram):
         super().__init__(scene, whole._groups)
         self.without_exits = without_exits
         self.stack, self.batch, self.hidden = whole.stack, batch, hidden
+        self._give()
 
 
 class OverlapProgram(RankProgram):

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.language.model import Stage
-from boundaryc.operations import transform_operation
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.ops import QuantizedAllReduce
-from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import Phase
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, mixer_input, regime
 from boundaryc.verify.batches import coordinates
-from boundaryc.verify.fixture import Parameter, Place, ScaleParameter, mix
+from boundaryc.verify.binding import bind_arguments, of_every_batch, qkv_latent
+from boundaryc.verify.fixture import Place, mix
+from boundaryc.verify.fusing import ended, left
 from boundaryc.verify.oracle import end
 from boundaryc.verify.parts import crossings, on_time, scattered, share, spoil
 from boundaryc.verify.pipeline import Pipeline, batch_facts
@@ -45,6 +46,7 @@ class RankProgram:
         self.stack = self._pipeline.stack(0)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self._groups = groups
+        self._give()
         self.hidden: Any = None  # what the last stage left; in the end the stack's output
         self.error = 0.0
         self._captured: list[tuple[str, Tensor, Tensor]] = []
@@ -91,12 +93,17 @@ class RankProgram:
     def _cross(self, index: int, hidden: Any) -> Any:
         """Hands the stream over to the ranks that run the layers from ``index`` on."""
         self.stack, self.batch, hidden = self._pipeline.cross(index, self.stack, self.batch, hidden)
+        self._give()
         return hidden
+
+    def _give(self) -> None:
+        """Gives the batch what operations take of every batch."""
+        own = self._own(self.scene.subject.fixture.given(self.scene.tokens))
+        self.batch.give(**dict.fromkeys(of_every_batch(self.scene.subject.plan), own))
 
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
-        out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
-        self.hidden = out
+        self.hidden = out = left(self.scene, self.stack, self.batch, hidden)
         rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
         held = self.scene.held(self.rank, rows)
         self._compare("the final norm", out, held, self.scene.reference.output)
@@ -190,6 +197,9 @@ class RankProgram:
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
+        kept = self.batch.stream.kept if reference.kept.get(place) else ()
+        for index, value in enumerate(kept):
+            self._compare(f"{place}: state {index}", value, rest, reference.kept[place][index])
         compute = partial(self._computed, place, edge, boundary, x, held)
         if branch is not None and place.stage == branch.beside:
             self._beside = on_time(compute, early=place.layer % 2 == 0)
@@ -227,11 +237,10 @@ class RankProgram:
         self._bring(place, y, following, {})
         return self._left(place, exit_.branch_output(y) if merges else exit_.finish(y))
 
-    def _bring(
-        self, place: Place, y: Tensor, following: Boundary, terms: dict[str, Tensor]
-    ) -> None:
+    def _bring(self, place: Place, y: Any, following: Boundary, terms: dict[str, Tensor]) -> None:
         """Notes what this rank adds to a sum that may travel quantised."""
-        if self.scene.subject.plan.stack.stage(place.stage).quantized_sum is None:
+        quantized = self.scene.subject.plan.stack.stage(place.stage).quantized_sum is not None
+        if not quantized or not isinstance(y, Tensor):
             return
         start, sums = following.start, self.scene.sums
         held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
@@ -326,10 +335,9 @@ class RankProgram:
         x[held.positions] = right[held.tokens]
         return x
 
-    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Tensor:
+    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
         """The sum of a stage's output, where compute has to do it."""
-        reduced: Tensor = exit_.reduce_output(y, **terms)
-        return reduced
+        return ended(exit_, y, terms)
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""
@@ -367,32 +375,3 @@ class RankProgram:
         self.error = max(self.error, error)
         if not error <= TOLERANCE:
             raise MismatchError(f"{what}: error {error:.3g}")
-
-
-def qkv_latent(x: Tensor, batch: object) -> Tensor:
-    """What stands for a model's latent of the rows x [rows, width]: [rows, 5]."""
-    return torch.sin(x[:, :5] + x[:, -5:])
-
-
-def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
-    """What ``layer.bind`` takes for one stage.
-
-    The norm of a built-in read goes by the stage's own name, a parameter of a declared operation by
-    the stage's name and its own.
-    """
-    declared = plan.stack.stage(stage)
-    read, update = plan.operations[declared.read], plan.operations[declared.update]
-    named = {stage if read.call is None else f"{stage}_{name}": name for name in read.params}
-    named |= {f"{stage}_{name}": name for name in update.params}
-    if declared.transform is not None:
-        transform = plan.operations[transform_operation(declared.transform.name)]
-        named |= {f"{stage}_{name}": name for name in transform.params}
-    if plan.stack.branch is not None and stage == plan.stack.branch.stages[0]:
-        named.pop(stage, None)  # its input has been read
-    bound: dict[str, object] = {
-        argument: Parameter(params[name]) for argument, name in named.items()
-    }
-    scales = declared.quantize.params if declared.quantize else ()
-    if declared.latent_input:
-        bound[f"{stage}_qkv_latent"] = qkv_latent
-    return bound | {f"{stage}_{name}": ScaleParameter(params[name]) for name in scales}

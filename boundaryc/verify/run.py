@@ -11,6 +11,7 @@ import torch
 from boundaryc.language.model import Stage
 from boundaryc.operations import transform_operation
 from boundaryc.plan.result import StackPlan
+from boundaryc.verify.binding import last_params
 from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.deeds import draw
 from boundaryc.verify.fixture import build_fixture, embeddings
@@ -34,7 +35,9 @@ class Prover:
             width = max(2, -(-width // GROUP)) * GROUP
         elif any(one.quantized_sum for one in plan.stack.stages):
             width = max(width, GROUP + GROUP // 2)  # a block, and one that is not full
-        fixture = build_fixture(plan.stack, stage_params(plan), width=width, seed=seed)
+        fixture = build_fixture(
+            plan.stack, stage_params(plan), width=width, seed=seed, last=last_params(plan)
+        )
         self.subject = Subject(plan, package, fixture)
         self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}
 

@@ -1,7 +1,7 @@
 """Runs a generated `kernels.py` on whatever device there is, and compares; exits 1 on a difference.
 
 Its own process because Triton decides at import whether it interprets. Arguments: the file, and 1
-if the norm is to see the rounded sum.
+if the norm is to see the rounded sum; then, where not all are wanted, one number of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torc
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 
-def main(path: str, rounded: bool) -> None:
+def main(path: str, rounded: bool, every: tuple[int, ...]) -> None:
     """Compares every entry point for every dtype and row count."""
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
@@ -39,7 +39,7 @@ def main(path: str, rounded: bool) -> None:
         given = {name: value for name, value in OTHER.items() if name in pair.taken}
         for norm in (own, own | given)[: 1 + bool(given)]:
             for dtype in (torch.float64, torch.bfloat16) if pair.centred else ULP:
-                for rows in ROWS[2:3] if pair.centred else ROWS:
+                for rows in every[-2:] if pair.centred else every:
                     for weight_dtype in (dtype, torch.float32):
                         compare(pair, rows, dtype, weight_dtype, norm)
         refuses(pair)
@@ -129,4 +129,4 @@ def refuses(pair: Pair) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] == "1")
+    main(sys.argv[1], sys.argv[2] == "1", tuple(map(int, sys.argv[3:])) or ROWS)

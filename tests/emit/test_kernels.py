@@ -63,6 +63,14 @@ def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -
     program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
 
 
+@pytest.mark.parametrize("width", [16384, 16385])
+def test_fu8_wide_rows_too(tmp_path: Path, width: int) -> None:
+    """flashinfer-ai/flashinfer#718: whole rows, also one that ends inside of a block."""
+    path = written(tmp_path, width, rounded=False)
+
+    program("kernel_program.py", path, "0", "1", TRITON_INTERPRET="1")
+
+
 @pytest.mark.parametrize("rounded", [False, True])
 def test_what_is_added_may_have_a_factor(tmp_path: Path, rounded: bool) -> None:
     """A constant of the call, exact as the factor of the torch path."""
@@ -94,7 +102,7 @@ def test_layer_norms_agree_with_float64(tmp_path: Path, width: int, rounded: boo
         needs=LAYER,
     )
 
-    program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
+    program("kernel_program.py", path, str(int(rounded)), "3", TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from boundaryc.language import (
     loads,
 )
 from boundaryc.language.lint import lint
+from boundaryc.language.model import Terminal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 BASE = (FIXTURES / "base.yaml").read_text(encoding="utf-8")
@@ -198,6 +199,39 @@ def test_places_in_a_draft() -> None:
     assert mtp.span("layers") != loads(ALL).span("layers")
     assert row(loads(ALL), "captures.eagle3.after.0") == "eagle3"
     assert row(loads(ALL), "stages.attention.additive.bias") == "additive"
+
+
+FUSED = BASE.replace("sparse: true}", "sparse: true, finalize: deferred}") + (
+    "fusion: {providers: [first, second]}\n"
+)
+ENDS = {
+    "": Terminal(),
+    "terminal: {norm: false}\n": Terminal(norm=False),
+    "terminal: {finalize: deferred}\n": Terminal(finalize="deferred"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_fusion_and_ends(end: str) -> None:
+    """Providers keep their order, a draft has them too, and an end of its own."""
+    draft = (
+        "drafts: {next: {layers: {count: 1, default: [attention, mlp]}, terminal: {norm: false}}}\n"
+    )
+    stack = loads(FUSED + end + draft)
+    assert (stack.fusion, stack.terminal) == (("first", "second"), ENDS[end])
+    assert stack.stage("experts").finalize == "deferred"
+    assert (stack.drafts[0].fusion, stack.drafts[0].terminal) == (
+        stack.fusion,
+        Terminal(norm=False),
+    )
+    texts = [canonical(loads(FUSED + other)) for other in ENDS]
+    assert len({*texts, canonical(loads(FUSED.replace("first, second", "second, first")))}) == 4
+
+
+def test_an_end_that_is_written_out_is_the_default() -> None:
+    """Nothing of it is in the canonical text."""
+    plain = BASE + "terminal: {norm: true, finalize: here}\n"
+    assert canonical(loads(plain)) == canonical(loads(BASE))
 
 
 SAME = {

@@ -204,7 +204,7 @@ def test_the_check_leaves_equal_pads_beside_zeros_alone(monkeypatch: pytest.Monk
 
     sample = stack(spec, layers=(("attention", "mlp"),) * 2, variants=("ordinary",))
     with subject(sample) as prover:
-        done, _ = numbers(prover, spec.name, compute, rows_per_dp=[4, 1], padding="max_len")
+        done, _ = numbers(prover, spec.name, compute, rows_per_dp=[4, 3], padding="max_len")
     assert [one.residual.shape[0] for one in done] == [4] * 4
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_ends import fused
+from tests.verify.random_residuals import Residual, residuals
+
 Draw = st.DrawFn
 
 ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
@@ -14,6 +17,8 @@ FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 
 BESIDE = {"side": "dense", "shortcut": "sparse", "look": "attention", "beside_ffn": "dense"}
 """Stages of branches, by name: attention, dense or sparse."""
+
+LORA = "lora: true"
 
 LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
@@ -74,22 +79,30 @@ def cases(draw: Draw) -> Case:
     layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=5))
     used = [name for name in kinds if any(name in layer for layer in layers) or _rarely(draw)]
     operations: dict[str, str] = {}
+    residual = residuals(draw)
     width = draw(st.sampled_from((64, 64, 96, 4096)))
-    stages = [f"  {name}: {_stage(draw, kinds[name], operations, width)}" for name in used]
+    stages = [
+        f"  {name}: {_stage(draw, kinds[name], operations, width, residual)}" for name in used
+    ]
     beside = draw(st.lists(st.sampled_from(sorted(BESIDE)), min_size=1, max_size=3, unique=True))
-    if draw(st.integers(0, 4)) != 2:
+    if draw(st.integers(0, 4)) != 2 or residual:
         beside = []
     stages += _branch_stages(draw, beside, operations, width)
     every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
     topologies, able = _topologies(draw, every)
     if beside and not _rarely(draw):
         able = {"ordinary"}
-    drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width)
+    drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
+    if residual:
+        residual.declare(operations)
+    switches = [] if beside else _switches(draw)
+    stages, ends = fused(draw, stages, layers[-1][-1], alone=not beside and LORA not in switches)
     lines = [
         "boundaryc: 1",
         "stack: sample",
         f"hidden_size: {width}",
         f"norm: {_norm(draw, '1.0e-6')}",
+        *([residual.line] if residual else []),
         "stages:",
         *stages,
         *_layers(draw, layers),
@@ -102,14 +115,15 @@ def cases(draw: Draw) -> Case:
         *(pipeline := _pipeline(draw, len(layers))),
         *_captures(draw, len(layers), cuts=bool(pipeline)),
         *_extras(draw, len(layers)),
-        *([] if beside else _switches(draw)),
+        *switches,
+        *ends,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
 
 def _switches(draw: Draw) -> list[str]:
     """Two-batch overlap and LoRA, which are not for a stack with a branch."""
-    switches = ("overlap: {two_batch: true}", "lora: true")
+    switches = ("overlap: {two_batch: true}", LORA)
     return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
@@ -185,13 +199,21 @@ def _layer(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(names), min_size=1, max_size=min(4, len(names)), unique=True)
 
 
-def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str:
+def _stage(
+    draw: Draw,
+    kind: str,
+    operations: dict[str, str],
+    width: int,
+    residual: Residual | None = None,
+) -> str:
     words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
     if kind == "sparse":
         words.append("sparse: true")
-    if draw(st.integers(0, 7)) == 5:
+    if not residual and draw(st.integers(0, 7)) == 5:
         return f"{{{', '.join([*words, *_named(draw, kind)])}}}"
-    for role, built_in in (("read", ("norm", "raw")), ("update", ("add",))):
+    words += residual.words(draw, operations) if residual else []
+    roles = (("read", ("norm", "raw")), ("update", ("add",)))
+    for role, built_in in () if residual else roles:
         own = tuple(name for name, known in OPERATIONS.items() if known[0] == role)
         chosen = draw(st.sampled_from((*built_in * 3, *own)))
         if chosen in OPERATIONS and chosen not in operations:
@@ -202,6 +224,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append("order: token")
     declared = operations.get("plain", "") if "update: plain" in words else ""
     plain = "[plain_add" in declared
+    if residual:
+        return f"{{{', '.join([*words, *_of_any(draw, kind)])}}}"
     if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
         words.append("joins_sum: allow")
     added = "quantized_sum" in declared or "update" not in " ".join(words)
@@ -223,6 +247,14 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     if draw(st.integers(0, 3)) == 2 and ("read: " not in " ".join(words) or _rarely(draw)):
         words.append(f"norm: {_norm(draw, draw(st.sampled_from(('1.0e-6', '1.0e-5', '0.25'))))}")
     return f"{{{', '.join(words)}}}"
+
+
+def _of_any(draw: Draw, kind: str) -> list[str]:
+    """Keys that go with any read and update."""
+    words = [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+    if kind != "attention" and draw(st.integers(0, 3)) == 2:
+        words.append(draw(st.sampled_from(("defer: false", "transform: {scale: 0.5}"))))
+    return words
 
 
 def _named(draw: Draw, kind: str) -> list[str]:
@@ -255,7 +287,13 @@ def _quantization(draw: Draw, width: int) -> str:
     return f"{{format: {form}, scale: {scale}{keep}}}"
 
 
-def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width: int) -> list[str]:
+def _drafts(
+    draw: Draw,
+    kinds: dict[str, str],
+    operations: dict[str, str],
+    width: int,
+    residual: Residual | None,
+) -> list[str]:
     """In one case of four a draft of the stack's stages, one of which it may replace."""
     if draw(st.integers(0, 3)) != 2:
         return []
@@ -264,7 +302,8 @@ def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width
     words = [form]
     if draw(st.booleans()):
         name = draw(st.sampled_from(sorted({name for layer in layers for name in layer})))
-        words.append(f"stages: {{{name}: {_stage(draw, kinds[name], operations, width)}}}")
+        own = _stage(draw, kinds[name], operations, width, residual)
+        words.append(f"stages: {{{name}: {own}}}")
     words.append(f"entry: {draw(st.sampled_from(('complete', 'partial')))}")
     if draw(st.booleans()):
         words.append(f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}")

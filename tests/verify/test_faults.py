@@ -11,7 +11,7 @@ from tests.verify.faults.fault import ROOT, Fault
 from tests.verify.faults.judge import CHECKS, Verdict, judge
 
 QUICK = [fault for fault in FAULTS if fault.seen_by != ("gloo",)]
-SAMPLE = random.Random(1).sample(QUICK, 40)
+SAMPLE = random.Random(5).sample(QUICK, 40)
 AREAS = {"planner", "emitter", "layout", "template", "runtime", "model", "language"}
 
 
