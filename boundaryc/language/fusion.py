@@ -8,7 +8,7 @@ from typing import Literal
 from boundaryc.language.context import Context
 from boundaryc.language.fusion_shapes import TerminalShape
 from boundaryc.language.layers import Layers
-from boundaryc.language.model import Reduction, Stage, Terminal
+from boundaryc.language.model import Capture, Reduction, Stage, Terminal
 from boundaryc.language.operation_shapes import ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import plain_add
@@ -100,3 +100,23 @@ def resolve_terminal(
         help_ = "remove `finalize`, or write `finalize: deferred` for that stage"
         context.report("BC213", path, message, help_, key=True)
     return Terminal(entry.norm, entry.finalize)
+
+
+def check_shown(
+    captures: tuple[Capture, ...], terminal: Terminal, layers: Layers, context: Context
+) -> None:
+    """Reports captures of what a final norm reads that may finish a MoE: it shows no residual."""
+    if terminal.finalize != "deferred":
+        return
+    for capture in captures:
+        first = capture.layers[-1] + (capture.where == "after") if capture.layers else 0
+        if capture.layers and not any(layers[first:]):
+            message = f"a final norm that finishes a MoE shows nothing, and `{capture.name}` is to"
+            help_ = "remove `finalize`, or capture before an earlier layer"
+            other: tuple[Path, str] = (
+                ("captures", capture.name, capture.where),
+                "it keeps what the final norm reads",
+            )
+            context.report(
+                "BC213", ("terminal", "finalize"), message, help_, key=True, other=other
+            )

@@ -19,7 +19,7 @@ from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
 from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
-from boundaryc.language.fusion import resolve_providers, resolve_terminal
+from boundaryc.language.fusion import check_shown, resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
 from boundaryc.language.norms import check_norm, meant_norm
@@ -99,6 +99,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         fusion=resolve_providers(shape, context),
         terminal=resolve_terminal(shape.terminal, stages, layers, shape.residual, context),
     )
+    check_shown(stack.captures, stack.terminal, layers, context)
     drafts = resolve_drafts(shape, stack, stages, context)
     named = own_operations(stack, operations_of(shape.stages.values()))
     own = tuple(known for known in stack.operations if known.name in named)
