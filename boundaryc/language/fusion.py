@@ -117,6 +117,4 @@ def check_shown(
                 ("captures", capture.name, capture.where),
                 "it keeps what the final norm reads",
             )
-            context.report(
-                "BC213", ("terminal", "finalize"), message, help_, key=True, other=other
-            )
+            context.report("BC213", ("terminal", "finalize"), message, help_, key=True, other=other)
