@@ -12,7 +12,7 @@ from boundaryc.emit.how import How
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
-from boundaryc.emit.norms import ADDED, FUNCTIONS, norm_call
+from boundaryc.emit.norms import norm_call
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
@@ -21,6 +21,7 @@ from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.operations import Operation, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
+from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
@@ -101,7 +102,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
-    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
+    taken |= {*KERNELS, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}

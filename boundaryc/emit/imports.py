@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Iterator
 from boundaryc.emit.drafts import Draft
 from boundaryc.emit.functions import imported_names
 from boundaryc.emit.layout_text import bracketed_import
-from boundaryc.emit.norms import ADDED, FUNCTIONS
 from boundaryc.emit.views import Lines
+from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
     {"BiasedNorm", "BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
-ROWWISE = frozenset({*FUNCTIONS, *ADDED})
+ROWWISE = frozenset(KERNELS)
 
 
 def module_imports(

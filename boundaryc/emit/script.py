@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from boundaryc.emit import quantized
+from boundaryc.emit.fused import Tensors, fused, kernel_of
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.norms import USUAL, NormCall
 from boundaryc.emit.scope import Scope
@@ -12,6 +13,7 @@ from boundaryc.emit.steps import Step
 from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
+from boundaryc.plan.kernels import Fusible, grouped
 from boundaryc.plan.state import Phase
 
 OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
@@ -113,22 +115,14 @@ class Writer:
         self._unpacked: set[str] = set()
 
     def write(self, sequence: tuple[Step, ...]) -> Script:
-        """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
+        """Writes ``sequence``; row-wise neighbours for which there is a kernel become one call."""
         index = 0
-        while index < len(sequence):
-            step = sequence[index]
-            following = sequence[index + 1] if index + 1 < len(sequence) else None
-            if following is not None and self._fuses(step, following):
-                self._say(self._added(), "norm")
-                self._call(f"add_{self.calls.norm.function}")
-                summed = (self.value, self.residual, self.calls.read.params[0])
-                added = self.calls.norm.of_sum(*summed, self.calls.scale)
-                self._put(f"{self.value}, {self._written} = {added}")
-                self.residual = self._written
-                index += 2
-                continue
-            self._step(step)
-            index += 1
+        for group in grouped([step.op for step in sequence], self._fusible()):
+            if len(group) == 1:
+                self._step(sequence[index])
+            else:
+                self._fused(group)
+            index += len(group)
         if self._unpacked:
             carried = self.calls.carried
             names = [self._local(name) if name in self._unpacked else "_" for name in carried]
@@ -136,11 +130,22 @@ class Writer:
             self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
 
-    def _fuses(self, step: Step, following: Step) -> bool:
-        update, read = self.calls.update, self.calls.read
-        if not (isinstance(step.op, ops.Update) and isinstance(following.op, ops.Read)):
-            return False
-        return update is not None and not update.call and read.facts.plain_norm
+    def _fusible(self) -> Fusible:
+        calls = self.calls
+        adds = calls.update is not None and not calls.update.call
+        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
+
+    def _fused(self, group: tuple[ops.Operation, ...]) -> None:
+        calls = self.calls
+        kernel = kernel_of(group, calls.norm, calls.quantize)
+        names = Tensors(self.value, self.residual, self._written)
+        self._say(*([self._added()] if kernel.adds else []), "norm")
+        if kernel.quantize is not None:
+            self._say(quantized.said(kernel.quantize))
+        self._call(kernel.name)
+        self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))
+        if kernel.adds:
+            self.residual = self._written
 
     def _step(self, step: Step) -> None:
         match step.op:
