@@ -180,12 +180,17 @@ def copied(rows: int, width: int, family: Family) -> float:
     """Microseconds of a copy that reads and writes as many bytes in sum."""
     half = rows * width * (family.read + family.written) // 2
     count = 1 if rows <= HOT else max(2, -(-WALK // (2 * half)))
+    # As float64: a copy of more than 2**31 single bytes is slow.
     sets = [
-        [torch.empty(half, dtype=torch.int8, device="cuda") for _ in "12"] for _ in range(count)
+        (
+            torch.rand(half // 8, dtype=torch.float64, device="cuda"),
+            torch.empty(half // 8, dtype=torch.float64, device="cuda"),
+        )
+        for _ in range(count)
     ]
-    for source, _ in sets:
-        source.random_(0, 100)
-    return timed(lambda pair: pair[1].copy_(pair[0]), sets, launches_for(2 * half))
+    return timed(
+        lambda pair: pair[1].copy_(pair[0]), [list(pair) for pair in sets], launches_for(2 * half)
+    )
 
 
 def checked(call: Case, reference: Case, given: list[Tensor]) -> None:

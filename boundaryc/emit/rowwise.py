@@ -261,11 +261,10 @@ def _doc(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) -> Lines:
     what = f"The norm of {of}"
     quantize = kernel.quantize
     if quantize is not None:
-        shares = {"token": "per token", "group128": "per 128 columns", "static": "as given"}
-        what += f" as {quantize.format} and its scales, {shares[quantize.scale]}"
-        what += "; the norm itself" if quantize.keep else ""
-    what += " and that sum" if kernel.adds and quantize is None else ""
-    what += "; and that sum" if kernel.adds and quantize is not None else ""
+        shares = {"token": "a scale per token", "group128": "a scale per 128 columns"}
+        what += f" as {quantize.format} with {shares.get(quantize.scale, 'the scale given')}"
+        what += ", itself" if quantize.keep else ""
+    what += ", and that sum" if kernel.adds else ""
     text = f"{what}: [rows, {width}]." if quantize is None else f"{what}. x is [rows, {width}]."
     if kernel.adds:
         seen = "rounded" if norms.rounded else "unrounded"

@@ -62,9 +62,7 @@ def _formats() -> tuple[Quantize, ...]:
         ("fp8", "static"),
         ("int8", "token"),
     )
-    return tuple(
-        Quantize(form, scale, keep) for form, scale in scales for keep in (False, True)
-    )
+    return tuple(Quantize(form, scale, keep) for form, scale in scales for keep in (False, True))
 
 
 KERNELS = {
