@@ -22,7 +22,7 @@ demo: $(READY)
 	$(BIN)/python -m examples.demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 soak: $(READY)
 	$(BIN)/python -m tests.language.fuzz --count 100000 --seed $(SEED)

@@ -58,6 +58,12 @@ def _cells(command: CommandT) -> CommandT:
         ("--split", "splits", "Only this split of context-parallel batches."),
         ("--entry", "entries", "Only this state of the stack's input: complete or partial."),
         ("--size", "sizes", "Only the plans of this size of batch: few or many rows."),
+        (
+            "--halves",
+            "halves",
+            "Only batches that are whole (none), or in two that overlap, whose "
+            "FFNs compute in exits or alone; for a file with overlap.",
+        ),
         ("--mode", "modes", "Only this mode: prefill or decode, where a stack tells them apart."),
     )
     for name, key, what in reversed(repeatable):
@@ -130,7 +136,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         return _against(file, chosen)
     selection = _selection(chosen)
     _needs_greenlet()
-    from boundaryc.verify.oracle import OperationError
+    from boundaryc.verify.meaning import OperationError
 
     try:
         with _current_folder():
@@ -150,7 +156,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
 
 def _import_operations(plan: StackPlan) -> None:
     """Fails now, not in every cell, where a custom operation is not there: OperationError."""
-    from boundaryc.verify.oracle import load_operation
+    from boundaryc.verify.meaning import load_operation
 
     for declared in plan.stack.operations:
         load_operation(declared)
@@ -280,7 +286,7 @@ def _selection(chosen: dict[str, Any]) -> Selection:
     from boundaryc.verify.matrix import Selection
 
     names = ("topologies", "variants", "policies", "paddings")
-    more = ("batches", "splits", "entries", "sizes", "modes")
+    more = ("batches", "splits", "entries", "sizes", "modes", "halves")
     if chosen["rows"] is not None and chosen["batches"]:
         raise click.UsageError("--rows is a batch of its own; it excludes --batches")
     rows = None if chosen["rows"] is None else _rows(chosen["rows"])
@@ -333,6 +339,7 @@ def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
                 f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
                 f"{line.failures:4} failed   error {line.error:.1e}   "
                 f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
+                + (f"   {line.halves} cells in two halves" if line.halves else "")
             )
 
 
@@ -359,8 +366,9 @@ def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
         smallest = shrink(prover, failure.cell)
         click.echo(f"failed: {failure.cell}\n  smallest: {smallest.cell}", err=True)
         click.echo(f"  {smallest.failure}".replace("\n", "\n  "), err=True)
-        can_cut = prover.subject.plan.stack.pipeline is not None
-        selects = _cell_words(smallest.cell, can_cut=can_cut)
+        stack = prover.subject.plan.stack
+        cuts, halves = stack.pipeline is not None, stack.two_batch
+        selects = _cell_words(smallest.cell, can_cut=cuts, can_split=halves)
         words = ["boundaryc", "verify", str(task.source), *_out_words(out)]
         words += ["--stack", task.stack, *selects, "--seed", str(task.seed)]
         click.echo(f"  rerun: {shlex.join(words)}", err=True)
@@ -368,12 +376,13 @@ def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
         click.echo(f"... and {len(failures) - SHOWN} more", err=True)
 
 
-def _cell_words(cell: Cell, *, can_cut: bool = False) -> list[str]:
+def _cell_words(cell: Cell, *, can_cut: bool = False, can_split: bool = False) -> list[str]:
     """The options that select one cell and no other."""
     words = ["--topology", cell.topology, "--variant", cell.variant]
     words += ["--policy", cell.policy, "--padding", cell.padding]
     words += ["--rows", ",".join(map(str, cell.rows))]
     words += ["--cut", ",".join(map(str, cell.cuts)) or "none"] if can_cut else []
+    words += ["--halves", cell.halves or "none"] if can_split else []
     if cell.split:
         words += ["--split", cell.split]
     words += ["--entry", cell.entry, "--size", "many" if cell.many else "few"]

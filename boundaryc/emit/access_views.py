@@ -101,6 +101,8 @@ def _resume(
         fields.append(f"completed={known.beside[draft.completed.key].name}")
     if draft.handed:
         fields.append(f"handed={known.beside[draft.handed.key].name}")
+    if draft.fused:
+        fields.append(f"fused={known.beside[draft.fused.key].name}")
     for field, shown in (("producer", draft.producer), ("input", draft.input)):
         arguments = [known.beside[shown.move.key].name] if shown.move else []
         arguments += ["owned=True"] if shown.owned else []
@@ -121,6 +123,11 @@ def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Line
     if parts:
         fields.append(tuple_lines("parts=", parts, indent=9))
     fields += [(f"{flag}=True",) for flag in ("owes", "written") if getattr(draft, flag)]
+    if draft.streams > 1:
+        fields.append((f"streams={draft.streams}",))
+    if draft.state:
+        kept = [f'("{name}", {width})' for name, width in draft.state]
+        fields.append(tuple_lines("state=", kept, indent=9))
     functions, accesses = draft.functions(), draft.accesses()
     fields += [(f"{name}={known.beside[one.key].name}",) for name, one in functions.items()]
     fields += [(f"{name}={known.accesses[one.key].name}",) for name, one in accesses.items()]

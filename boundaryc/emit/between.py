@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Names, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, replayed, steps
 from boundaryc.graph.build import ENTRY, FINAL, Edge
@@ -92,17 +93,20 @@ class ResumeDraft:
     input: Shown
     transfer: TransferDraft | None = None
     handed: Draft | None = None
+    fused: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names."""
-        own = (self.completed, self.handed, self.written, self.producer.move, self.input.move)
+        ways = (self.completed, self.handed, self.fused, self.written)
+        own = (*ways, self.producer.move, self.input.move)
         travels = self.transfer.every_function() if self.transfer else ()
         return (*(draft for draft in own if draft is not None), *travels)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
-        others = tuple(one and one.key for one in (self.completed, self.handed, self.transfer))
+        ways = (self.completed, self.handed, self.fused, self.transfer)
+        others = tuple(one and one.key for one in ways)
         return (self.base, self.written.key, others, self.producer.key, self.input.key)
 
 
@@ -333,7 +337,8 @@ def _shown(
 def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     """The end of the stack on a rank without rows: what others wait in, without the norm."""
     _, sequence = steps(boundary)
-    if not any(_sends(step) for step in sequence):
+    own = calls.read.call is not None  # it makes the output's rows of the residual's
+    if not own and not any(_sends(step) for step in sequence):
         return None
     start = sequence[0].before
     opening = "hidden = stream.take(hidden)"
@@ -349,6 +354,8 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
         (opening,),
         "Tensor | OwedOutput",
     )
+    if own:
+        return crossed(way, FINAL, scope, calls)
     without = crossed(way, FINAL, scope, replace(calls, read=RAW))
     return without if calls.read == RAW else _as_normed(without, calls)
 

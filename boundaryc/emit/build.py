@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from boundaryc.collector import uncollected
 from boundaryc.emit.diagnose import planned_family
 from boundaryc.emit.manifest import claims
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
 from boundaryc.language import Stack, load
+from boundaryc.plan.collector import uncollected
 from boundaryc.plan.result import StackPlan
 
 
@@ -66,5 +66,5 @@ def _claimed(plan: StackPlan) -> list[str]:
         f"{plan.stack.name}: facts of `{name}` are claimed, not yet verified: "
         f"{', '.join(claims(operation)) or 'none'}"
         for name, operation in plan.operations.items()
-        if operation.call is not None
+        if operation.outside
     ]

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import Shares, added, added_before, helpers, keywords, told_before
+from boundaryc.emit.calls import Calls, Script
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.latent import add_latent
 from boundaryc.emit.layout_text import bracketed, broken, indented, listed, wrapped
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Script, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, steps
 from boundaryc.graph.build import ENTRY, FINAL
@@ -62,10 +63,12 @@ class ExitDraft:
     adds_tail: Draft | None = None
     before_sum: Draft | None = None
     after_sum: Draft | None = None
+    fused: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names, in the order in which they run."""
-        found = (self.before_sum, self.reduce, self.adds_tail, self.after_sum, self.leave)
+        sums = (self.before_sum, self.reduce, self.adds_tail, self.after_sum)
+        found = (*sums, self.leave, self.fused)
         return tuple(function for function in found if function)
 
     @property
@@ -114,7 +117,7 @@ def draft(
     exit_ = _exit(boundary, scope, calls, before)
     if tail and (exit_.fuse or exit_.scatter):
         # The sum is never the next stage's: the boundary completes it before the hand-off.
-        adds = _adds_tail(boundary.edge.producer, scope, boundary.start.owes)
+        adds = adds_tail(boundary.edge.producer, scope, boundary.start.owes)
         exit_ = replace(exit_, fuse=False, scatter=True, adds_tail=adds)
     if calls.additive:
         inside = bool(boundary.start.owes) and not (exit_.fuse or exit_.scatter)
@@ -164,8 +167,8 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     if calls.lora and target != FINAL:
         name = scope.token(way.goal.rows, by_token=way.goal.by_token)
         published = (f"batch.lora_rows = rows.{name}",)
-    named = tuple(f"{name}: {'Any' if read.call else calls.norm.type}" for name in read.params)
-    if target == FINAL and not named:
+    named = tuple(f"{name}: {read.param_type(name, calls.norm.type)}" for name in read.params)
+    if target == FINAL and not named and read.call is None:
         named = ("norm: None",)  # the end of a stack is given one
     results: tuple[str, ...] = ("hidden",)
     if calls.quantize is not None:
@@ -326,7 +329,8 @@ def _kept(producer: str, mesh: Mesh, owes: int) -> Draft:
     )
 
 
-def _adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
+def adds_tail(producer: str, scope: Scope, owes: int) -> Draft:
+    """The function that says whether a rank adds what all of them hold whole."""
     group = scope.group(owes)
     return Draft(
         base=f"{producer}_tail",

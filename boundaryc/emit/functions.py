@@ -7,34 +7,29 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft, between, empty, overlapped
+from boundaryc.emit.calls import Calls
+from boundaryc.emit.deferral import behind, deferring
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft, draft, postprocess
+from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
+from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.norms import norm_call
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls
 from boundaryc.emit.transfer import transferred
 from boundaryc.emit.when import when
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import access, handed_off
-from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
-FINAL_READ = "norm"
-"""How the end of a stack reads the residual."""
 NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
-
-OWN_WORDS = (
-    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
-)
-"""What is in the name of a generated function, and of nothing that is imported."""
 
 SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
 """What people call a consumer that is no stage."""
@@ -98,30 +93,6 @@ class TopologyFunctions:
     order: tuple[Edge, ...]
 
 
-def imported_names(plan: StackPlan) -> dict[str, str]:
-    """Under which name each operation from outside is imported, by operation."""
-    outside = {name: op for name, op in plan.operations.items() if op.call is not None}
-    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
-    taken |= {*KERNELS, "BiasedNorm", "add_term", "check_term", "join", "qkv_latent"}
-    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
-    taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
-    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
-    taken |= {"latent", "quantized_all_reduce"}
-    taken |= {param for op in outside.values() for param in op.params}
-    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
-    calls = {name: f"{op.call}" for name, op in outside.items()}
-    names: dict[str, str] = {}
-    for name, call in calls.items():
-        function = call.partition(":")[2]
-        others = {other.partition(":")[2] for other in calls.values() if other != call}
-        clashes = function in taken or function in others
-        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
-        own = ("complete_over_", "finish_to_send", "fold", "spread_to_")
-        clashes |= function.startswith(own)
-        names[name] = f"{name}_operation" if clashes else function
-    return names
-
-
 def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
     """Drafts, merges and names the functions of ``topology``."""
     edges = _by_repetition(plan)
@@ -175,6 +146,9 @@ def _between(
     found = alike[key]
     if edge.consumer == FINAL:
         found = replace(found, empty=empty(boundary, scope, calls))
+    rest = behind(boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
+    if rest is not None:
+        found = replace(found, resume=replace(found.resume, fused=rest))
     rows = regime(variant, scope.mesh).rows
     handed = _handed(plan, boundary, rows)
     if handed is None:
@@ -243,8 +217,10 @@ def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Dr
         return Drafts(branch_input(boundary, scope, _calls(plan, boundary, "")))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
-    calls = _calls(plan, boundary, access)
+    calls, fused = _calls(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
+    calls = replace(calls, fused=fused if attempted(plan, boundary) else None)
     found = draft(boundary, scope, calls, scoped=scoped, tail=tail)
+    found = deferring(found, boundary, scope, fused)
     if boundary.edge.source.merges and branch is not None:
         found = replace(found, merge=merge(boundary, scope, calls, branch.stages[-1]))
     return found
@@ -256,20 +232,21 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     if boundary.edge.forks:
         return Calls(producer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
-    final = NO_READ if plan.stack.norm.kind == "none" else FINAL_READ
-    read = plan.operations[target.read if target else final]
+    read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(producer, consumer, None, read, imported_names(plan), access)
     calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
+    calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
     calls = replace(calls, norm=norm_call(plan.stack, consumer))
     if target is not None:
         calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
     if producer == ENTRY:
-        return calls
+        enter = plan.operations[enter_operation(plan.stack)]
+        return replace(calls, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
     following = plan.operations[target.update] if target else None
-    kept = _leaves_alone(boundary, update, read, following)
+    kept = _leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion))
     calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
     if declared is None:
         return calls
@@ -281,7 +258,12 @@ def _calls(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
 
 
 def _leaves_alone(
-    boundary: Boundary, update: Operation, read: Operation, following: Operation | None
+    boundary: Boundary,
+    update: Operation,
+    read: Operation,
+    following: Operation | None,
+    *,
+    fusion: bool,
 ) -> bool:
     """Whether the residual that was read is new and nothing writes it: the certificate.
 
@@ -291,6 +273,7 @@ def _leaves_alone(
     """
     joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
     alone = following is None or following.call is None
+    alone &= not fusion  # a fused kernel may write over the residual too
     return update.call is None and not joins and read.facts.plain_norm and alone
 
 

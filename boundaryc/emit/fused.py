@@ -1,49 +1,139 @@
-"""Several row-wise operations side by side in generated code: one call of a kernel's function."""
+"""Which boundaries a fused kernel may take: a sum, a plain add and a norm on the same rows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from boundaryc.emit import quantized
-from boundaryc.emit.norms import NormCall
-from boundaryc.language.model import Quantize
+from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.language.model import Stage
+from boundaryc.operations import final_read
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import RowKernel
+from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.topology import Mesh
+
+TAIL = (ops.Capture, ops.Quantize)
+"""What may follow the norm; where rows move there is nothing to fuse."""
 
 
-class Tensors(NamedTuple):
-    """What a function calls the value, the residual that it finds, and the one that it makes."""
+@dataclass(frozen=True, slots=True)
+class FusedSum:
+    """One such boundary, see `runtime.FusionPlan`; ``owes`` and ``rows`` are atoms."""
 
-    value: str
-    residual: str
-    written: str
+    producer: str
+    consumer: str
+    input: str
+    owes: int
+    rows: int
+    sparse: bool
+    finalize: bool
+    all_reduce: bool
+
+    def name(self, mesh: Mesh) -> str:
+        """The attribute of the groups that has it; the rows of attention are not named."""
+        on = f"_on_{mesh.label(self.rows)}" if self.rows & ~mesh.mask("attn_dp") else ""
+        return f"{self.producer}_to_{self.consumer}_over_{mesh.label(self.owes)}{on}"
 
 
-def kernel_of(
-    group: tuple[ops.Operation, ...], norm: NormCall, quantize: Quantize | None
-) -> RowKernel:
-    """The kernel that does a group of neighbours; ``quantize`` is the consumer's."""
-    adds = isinstance(group[0], ops.Update)
-    return RowKernel(norm.function, adds, quantize if isinstance(group[-1], ops.Quantize) else None)
+def attempted(plan: StackPlan, boundary: Boundary) -> bool:
+    """Whether a fused kernel may do what the next stage does with the sum it is left."""
+    if not _adds_and_norms(plan, boundary.edge) or boundary.edge.consumer == FINAL:
+        return False
+    return _is_sum_add_norm(_after_hand_off(boundary))
 
 
-def fused(
-    kernel: RowKernel, norm: NormCall, param: str, names: Tensors, scale: float | None
-) -> str:
-    """The statement that calls ``kernel``; ``param`` are the norm's parameters.
+def fused_sum(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> FusedSum | None:
+    """The boundary as a fused kernel may take it, at once or in place of the producer's exit."""
+    edge = boundary.edge
+    if not _adds_and_norms(plan, edge):
+        return None
+    finalize = all_reduce = False
+    if _waits(plan, boundary):
+        producer = plan.stack.stage(edge.producer)
+        finalize = _may_hand_on(plan, producer, edge)
+        all_reduce = _may_leave_sum(plan, producer, edge, mesh, boundary.start.owes)
+    if not (finalize or all_reduce or attempted(plan, boundary)):
+        return None
+    return FusedSum(
+        producer=edge.producer,
+        consumer=edge.consumer,
+        input=_input(plan, edge),
+        owes=boundary.start.owes,
+        rows=boundary.goal.rows,
+        sparse=plan.stack.stage(edge.producer).sparse,
+        finalize=finalize,
+        all_reduce=all_reduce,
+    )
 
-    ``scale`` is the factor of what is added, if it has one.
+
+def may_defer_any(plan: StackPlan, stage: Stage) -> bool:
+    """Whether the exit of a stage may leave its work to a fused kernel on some topology."""
+    if not plan.stack.fusion or plan.stack.branch is not None or stage.kind != "ffn":
+        return False
+    return stage.finalize == "deferred" or _keeps_sum(plan, stage)
+
+
+def _adds_and_norms(plan: StackPlan, edge: Edge) -> bool:
+    """Whether the edge is a plain add and then the stack's norm, as far as its stages say."""
+    if not plan.stack.fusion or edge.producer == ENTRY or edge.forks or edge.merges:
+        return False
+    stage = plan.stack.stage(edge.producer)
+    if not plan.operations[stage.update].facts.plain_add or stage.update_scale is not None:
+        return False
+    if plan.stack.norm_of(edge.consumer).kind != "rms":
+        return False
+    ends = edge.consumer == FINAL
+    name = final_read(plan.stack) if ends else plan.stack.stage(edge.consumer).read
+    read = plan.operations[name]
+    return read.facts.plain_norm and read.call is None
+
+
+def _after_hand_off(boundary: Boundary) -> tuple[ops.Operation, ...]:
+    every = boundary.path.ops
+    split = next(at for at, op in enumerate(every) if isinstance(op, ops.HandOff))
+    return every[split + 1 :]
+
+
+def _is_sum_add_norm(sequence: tuple[ops.Operation, ...]) -> bool:
+    match sequence:
+        case (ops.AllReduce(), ops.Update(), ops.Read(), *tail):
+            return all(isinstance(op, TAIL) for op in tail)
+    return False
+
+
+def _waits(plan: StackPlan, boundary: Boundary) -> bool:
+    """Whether all that follows compute is such a boundary, and the update is the next stage's."""
+    every = boundary.path.ops
+    rest = tuple(op for op in every if not isinstance(op, ops.HandOff))
+    if plan.stack.branch is not None or not _is_sum_add_norm(rest):
+        return False
+    return isinstance(every[0], ops.HandOff) or isinstance(every[1], ops.HandOff)
+
+
+def _may_hand_on(plan: StackPlan, producer: Stage, edge: Edge) -> bool:
+    """Whether a MoE may hand on what it has not finalised: at the end only to the final norm."""
+    ends = edge.consumer == FINAL
+    return producer.finalize == "deferred" and (
+        not ends or plan.stack.terminal.finalize == "deferred"
+    )
+
+
+def _may_leave_sum(plan: StackPlan, producer: Stage, edge: Edge, mesh: Mesh, owes: int) -> bool:
+    """Whether an FFN that keeps its sum may leave it where a provider takes the batch.
+
+    One with adapters or a replicated part does, if its sum is over all ranks and in full precision.
+    Where experts are dispatched inside compute there is no sum to leave.
     """
-    given = [names.value if kernel.adds else names.residual]
-    given += [names.residual] if kernel.adds else []
-    given += norm.params(param)
-    results: tuple[str, ...] = (names.value,)
-    if kernel.quantize is not None:
-        given += [f"{name}.input_scale" for name in kernel.quantize.params]
-        results = quantized.returned(kernel.quantize, names.value)
-    own = norm.own
-    if kernel.adds:
-        given += [] if scale is None else [repr(scale)]
-        own += norm.summed
-        results += (names.written,)
-    return f"{', '.join(results)} = {kernel.name}({', '.join(given)}{own})"
+    if edge.consumer == FINAL or owes != mesh.every or not _keeps_sum(plan, producer):
+        return False
+    return not (producer.quantized_sum or producer.additive) and producer.defer
+
+
+def _keeps_sum(plan: StackPlan, producer: Stage) -> bool:
+    return producer.kind == "ffn" and (plan.stack.lora or producer.reduction == "local_tail")
+
+
+def _input(plan: StackPlan, edge: Edge) -> str:
+    """What the norm is for, in the words of `runtime.FusionPlan`."""
+    if edge.consumer == FINAL:
+        return "norm"
+    return "ffn" if plan.stack.stage(edge.consumer).kind == "ffn" else "attention"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from boundaryc.emit.drafts import Draft
-from boundaryc.emit.functions import imported_names
+from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import bracketed_import
 from boundaryc.emit.views import Lines
+from boundaryc.operations import PARAM_TYPES
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "InputScale", "Norm", "OwedOutput", "add", "add_term"}
+    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
+    | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE = frozenset(KERNELS)

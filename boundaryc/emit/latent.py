@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from boundaryc.emit.calls import Script
 from boundaryc.emit.how import Collective
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Script
 from boundaryc.plan.search import Goal
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boundaryc.emit.fused import may_defer_any
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.norms import type_of
-from boundaryc.language.model import Branch, Stage
-from boundaryc.operations import Operation, transform_operation
+from boundaryc.language.model import Stage
+from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
 
@@ -43,18 +44,9 @@ class LayerKind:
 ROLES = ("Prepared", "Beside")
 """How the class of a boundary begins at the start of a branch, and of the stage beside it."""
 TAKEN = frozenset(
-    {"Any", "AnyStack", "AttentionBoundary", "Batch", "Column", "FfnBoundary", "GroupProvider"}
-    | {
-        "BiasedNorm",
-        "Groups",
-        "InputScale",
-        "Layer",
-        "MixerBoundary",
-        "Norm",
-        "Rows",
-        "Stack",
-        "Table",
-    }
+    {"Any", "AnyFusingStack", "AnyStack", "AttentionBoundary", "Batch", "BiasedNorm", "Column"}
+    | {"FfnBoundary", "FusingFfnBoundary", "GroupProvider", "Groups", "InputScale", "Layer"}
+    | {"MixerBoundary", "Norm", "Rows", "Stack", "Table", *PARAM_TYPES.values()}
     | {f"{role}{kind}Boundary" for role in ROLES for kind in ("Attention", "Ffn", "Mixer")}
 )
 """Classes that stand beside those of layers in some generated module."""
@@ -118,7 +110,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
             _transform_param(name, param, declared, norm) for param in declared.params
         )
     norm = type_of(plan.stack.norm_of(name))
-    reads = [_param(name, param, norm=norm if read.call is None else "") for param in read.params]
+    reads = [_read_param(name, param, read, norm) for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
     if stage.quantize is not None:
@@ -129,7 +121,7 @@ def _slot(plan: StackPlan, name: str) -> StageSlot:
     params = [*transform, *(_param(name, param) for param in update.params)]
     return StageSlot(
         stage,
-        f"{_role(plan.stack.branch, name)}{_boundary(stage)}",
+        f"{_role(plan, stage)}{_boundary(stage)}",
         tuple(reads),
         tuple({param.name: param for param in params}.values()),
     )
@@ -142,11 +134,12 @@ def _boundary(stage: Stage) -> str:
     return "FfnBoundary" if stage.kind == "ffn" else "MixerBoundary"
 
 
-def _role(branch: Branch | None, name: str) -> str:
-    """How the class of a boundary begins at either end of a branch."""
+def _role(plan: StackPlan, stage: Stage) -> str:
+    """How the class of a boundary begins: at either end of a branch, and before fused kernels."""
+    branch = plan.stack.branch
     if branch is None:
-        return ""
-    return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(name, "")
+        return "Fusing" if may_defer_any(plan, stage) else ""
+    return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(stage.name, "")
 
 
 def _transform_param(stage: str, param: str, transform: Operation, norm: str) -> Param:
@@ -160,7 +153,14 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _param(stage: str, param: str, *, norm: str = "") -> Param:
-    if norm:
-        return Param(stage, norm, f"the norm before {stage}")
+def _read_param(stage: str, param: str, read: Operation, norm: str) -> Param:
+    kind = read.param_type(param, norm)
+    if kind == norm:
+        return Param(stage, kind, f"the norm before {stage}")
+    if kind == "Any":
+        return _param(stage, param)
+    return Param(f"{stage}_{param}", kind, f"what mixes the streams for {stage}")
+
+
+def _param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "Any", f"`{param}` of the operations of {stage}")

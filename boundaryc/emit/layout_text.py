@@ -43,7 +43,12 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
 
     >>> broken("return f(x, (y, z))", indent=90)
     ('return f(', '    x,', '    (y, z),', ')')
+    >>> broken("    return f(x, (y, z))", indent=90)
+    ('    return f(', '        x,', '        (y, z),', '    )')
     """
+    margin = len(line) - len(line.lstrip())
+    if margin:
+        return indented(broken(line[margin:], indent=indent + margin), margin)
     if indent + len(line) <= WIDTH or not line.endswith(")"):
         return (line,)
     depth, start, items = 0, line.index("("), [""]

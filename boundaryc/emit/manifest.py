@@ -32,7 +32,7 @@ def manifest(plan: StackPlan, origin: Origin, files: Mapping[str, str]) -> str:
         "claims": {
             name: {"by": operation.call, "facts": claims(operation)}
             for name, operation in sorted(plan.operations.items())
-            if operation.call is not None
+            if operation.outside
         },
         "files": {name: f"sha256:{digest(text)}" for name, text in sorted(files.items())},
     }
@@ -130,6 +130,12 @@ def claims(operation: Operation) -> list[str]:
         value = getattr(operation.facts, field.name)
         if value is True:
             facts.append(field.name)
+        elif field.name == "streams":
+            facts += [f"streams: {value}"] * (value > 1)
+        elif field.name == "state":
+            facts += [f"state: {', '.join(f'{name} {width}' for name, width in value)}"] * bool(
+                value
+            )
         elif value:
             facts.append(f"{field.name}: {', '.join(sorted(value))}")
     return facts

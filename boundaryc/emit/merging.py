@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.doc_text import collectives, lying, summary
 from boundaryc.emit.drafts import Draft, Way, crossed, left_in_stream
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Names, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import steps
 from boundaryc.plan.access import handed_off

@@ -56,3 +56,18 @@ def _repeats(numbers: Sequence[int], at: int, period: int) -> int:
     ):
         end += 1
     return (end - at) // period + 1
+
+
+def consecutive(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending numbers as ranges that include both ends.
+
+    >>> consecutive((0, 1, 2, 5))
+    ((0, 2), (5, 5))
+    """
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

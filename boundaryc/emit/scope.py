@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from boundaryc.emit.fused import FusedSum
 from boundaryc.topology import Mesh
 
 
@@ -14,7 +15,8 @@ class Scope:
     ``groups`` are the atoms of each group that some function communicates over; ``rows`` are the
     moves (moved atoms, rows of the finer side) whose row counts some function looks up, and
     ``orders`` the rows (sharded over a mask) that some function permutes; ``tokens`` are rows, and
-    whether they are in token order, of which some function says what they are.
+    whether they are in token order, of which some function says what they are; ``fused`` are the
+    boundaries that some function may leave to a fused kernel.
     """
 
     mesh: Mesh
@@ -22,11 +24,18 @@ class Scope:
     rows: set[tuple[int, int]] = field(default_factory=set)
     orders: set[int] = field(default_factory=set)
     tokens: set[tuple[int, bool]] = field(default_factory=set)
+    fused: set[FusedSum] = field(default_factory=set)
 
     def group(self, axes: int) -> str:
         """The attribute of the group over ``axes``; the layout will have it."""
         self.groups.add(axes)
         return self.mesh.label(axes)
+
+    def fused_sum(self, fused: FusedSum) -> str:
+        """The attribute of a boundary that a fused kernel may take; the layout will have it."""
+        self.group(fused.owes)
+        self.fused.add(fused)
+        return fused.name(self.mesh)
 
     def row(self, moved: int, finer: int) -> str:
         """The attribute of the rows that the members of a move hold; the layout will have it."""

@@ -2,90 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from boundaryc.emit import quantized
-from boundaryc.emit.fused import Tensors, fused, kernel_of
+from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
+from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
-from boundaryc.emit.norms import USUAL, NormCall
+from boundaryc.emit.kernel_calls import Tensors, fused, kernel_of
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
-from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.kernels import Fusible, grouped
 from boundaryc.plan.state import Phase
-
-OWN_NAMES = ("input_scale", "norm", "scales", "value", "values")
-"""What functions call things that a parameter of an operation may be called as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """How the operations around a boundary are called.
-
-    ``update`` is the producer's, None where there is none, ``scale`` the factor of a scaled one;
-    ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
-    needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
-    ``names`` are the names under which operations from outside are imported, by operation name.
-    ``additive`` are the replicated terms of the producer's output, and ``quantized_sum`` is the
-    format in which its sum may travel.
-    ``access`` is the constant that the producer's exit leaves in the stream. ``captures`` keep the
-    residual that is read; ``kept``: nothing writes its storage afterwards. ``quantize`` says what
-    is made of what was read. ``lora``: the tokens of the consumer's input are published;
-    ``latent``: the model makes a latent of it. ``norm`` is the consumer's, ``output_norm`` the
-    producer's.
-    """
-
-    producer: str
-    consumer: str
-    update: Operation | None
-    read: Operation
-    names: dict[str, str]
-    access: str = ""
-    scale: float | None = None
-    transform: Operation | None = None
-    factor: float | None = None
-    carried: tuple[str, ...] = ()
-    captures: tuple[str, ...] = ()
-    kept: bool = False
-    quantize: Quantize | None = None
-    additive: tuple[Additive, ...] = ()
-    quantized_sum: str | None = None
-    lora: bool = False
-    latent: bool = False
-    norm: NormCall = USUAL
-    output_norm: NormCall = USUAL
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """What the producer binds, in the order in which its exit takes it."""
-        operations = (self.transform, self.update)
-        named = (param for operation in operations if operation for param in operation.params)
-        return tuple(dict.fromkeys(named))
-
-
-@dataclass(slots=True)
-class Script:
-    """The statements of one function, and what they use."""
-
-    lines: list[str] = field(default_factory=list)
-    summary: list[str] = field(default_factory=list)
-    collectives: list[Collective] = field(default_factory=list)
-    how: list[How] = field(default_factory=list)
-    uneven: bool = False
-    moves_residual: bool = False
-    helpers: set[str] = field(default_factory=set)
-    custom: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What a function calls its tensors: the value, the residual it finds, and the one it makes."""
-
-    value: str = "hidden"
-    residual: str = "stream.residual"
-    written: str = "stream.residual"
 
 
 class Writer:
@@ -117,12 +44,11 @@ class Writer:
     def write(self, sequence: tuple[Step, ...]) -> Script:
         """Writes ``sequence``; row-wise neighbours for which there is a kernel become one call."""
         index = 0
-        for group in grouped([step.op for step in sequence], self._fusible()):
-            if len(group) == 1:
-                self._step(sequence[index])
+        while index < len(sequence):
+            if self.calls.fused is not None and isinstance(sequence[index].op, ops.AllReduce):
+                index += self._attempted(self.calls.fused, sequence[index:])
             else:
-                self._fused(group)
-            index += len(group)
+                index += self._written_from(sequence[index:])
         if self._unpacked:
             carried = self.calls.carried
             names = [self._local(name) if name in self._unpacked else "_" for name in carried]
@@ -130,12 +56,12 @@ class Writer:
             self.script.lines.insert(0, f"{tuple_} = stream.params")
         return self.script
 
-    def _fusible(self) -> Fusible:
-        calls = self.calls
-        adds = calls.update is not None and not calls.update.call
-        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
-
-    def _fused(self, group: tuple[ops.Operation, ...]) -> None:
+    def _written_from(self, sequence: tuple[Step, ...]) -> int:
+        """Writes what ``sequence`` begins with, and says how many steps that were."""
+        group = grouped([step.op for step in sequence], self._fusible())[0]
+        if len(group) == 1:
+            self._step(sequence[0])
+            return 1
         calls = self.calls
         kernel = kernel_of(group, calls.norm, calls.quantize)
         names = Tensors(self.value, self.residual, self._written)
@@ -146,6 +72,28 @@ class Writer:
         self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))
         if kernel.adds:
             self.residual = self._written
+        return len(group)
+
+    def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
+        """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
+        before, self.script.lines = self.script.lines, []
+        written = 0
+        while written < 3:
+            written += self._written_from(sequence[written:3])
+        unfused, self.script.lines = self.script.lines, before
+        name = self.scope.fused_sum(fused)
+        self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
+        self._put("if fused is None:")
+        self.script.lines += [f"    {line}" for line in unfused]
+        self._put("else:")
+        self._put(f"    {self.value}, {self._written} = fused")
+        self.script.summary[-1] += ", in one kernel where a provider has one"
+        return written
+
+    def _fusible(self) -> Fusible:
+        calls = self.calls
+        adds = calls.update is not None and not calls.update.call
+        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
     def _step(self, step: Step) -> None:
         match step.op:
@@ -174,14 +122,13 @@ class Writer:
             case ops.Transform():
                 self._transform()
             case ops.Update():
-                self._update()
+                self._update(step)
             case ops.Read():
-                self._read()
+                self._read(step)
             case ops.Quantize():
                 self._quantize()
             case ops.Enter():
-                self._write(f"stream.enter({self.value})")
-                self._say("enter")
+                self._enter()
             case _:
                 raise TypeError(f"{step.op} has no text")
 
@@ -238,10 +185,13 @@ class Writer:
         group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
         self.script.uneven |= variable
         self._write(f"groups.{group}.all_gather({self.residual}{sizes})")
+        kept = self._keep(step, f"groups.{group}.all_gather(part{sizes})")
         self._say(f"gather residual over {group}")
         words = self.scope.mesh.words
         why = f"moves the residual from {_held(words(step.before.residual))}"
         self._collect(f"all_gather({group})", f"{why} to {_held(words(step.after.residual))}")
+        for name in kept:
+            self._collect(f"all_gather({group})", f"moves its {name} along")
         self.script.moves_residual = True
 
     def _sizes(self, axes: int, finer: int, variable: bool) -> str:
@@ -258,6 +208,7 @@ class Writer:
     def _residual_slice(self, step: Step, axes: int) -> None:
         place = self.scope.row(axes, step.after.residual)
         self._write(f"rows.{place}.take({self.residual})")
+        self._keep(step, f"rows.{place}.take(part)")
         self._say(f"cut residual over {place}")
         self.script.moves_residual = True
 
@@ -299,7 +250,7 @@ class Writer:
         self._put(f"{self.value} = {self._imported(transform)}({arguments})")
         self._say(transform.name)
 
-    def _update(self) -> None:
+    def _update(self, step: Step) -> None:
         update = self.calls.update
         if update is None or update.call is None:
             self._call("add")
@@ -314,9 +265,39 @@ class Writer:
         elif not update.params:
             params = []
         given = [f"{name}{self._own}" for name in (self.value, self.residual)]
-        arguments = ", ".join([*given, *params])
-        self._write(f"{name}({arguments})")
+        kept = ["*stream.kept"] * bool(update.facts.state)
+        arguments = ", ".join([*given, *kept, *params, *self._of_call(update, step)])
+        if update.facts.writes_stream:
+            self._put(f"{name}({arguments})")
+        else:
+            self._write(f"{name}({arguments})")
         self._say(update.name)
+
+    def _enter(self) -> None:
+        entered, enter = f"stream.enter({self.value})", self.calls.enter
+        if enter is not None:
+            entered = f"{self._imported(enter)}({', '.join([entered, *enter.settings])})"
+        self._write(entered)
+        self._say("enter")
+
+    def _of_call(self, operation: Operation, step: Step) -> list[str]:
+        """What an operation takes of every batch, on the rows that it works on."""
+        if not operation.facts.per_call:
+            return []
+        given, rows = f'batch.input_of("{operation.name}")', step.before.rows
+        if rows != self.calls.given_on:
+            given = f"rows.{self.scope.row(rows & ~self.calls.given_on, rows)}.take({given})"
+        return [given]
+
+    def _keep(self, step: Step, moved: str) -> tuple[str, ...]:
+        """Moves what a read kept with the residual's rows; its names."""
+        kept = self.calls.read.facts.state
+        if step.before.phase is Phase.CONTRIBUTION:
+            kept = self.calls.update.facts.state if self.calls.update else ()
+        if step.before.phase is Phase.STREAM or not kept:
+            return ()
+        self._put(f"stream.kept = tuple({moved} for part in stream.kept)")
+        return tuple(name for name, _ in kept)
 
     def _added(self) -> str:
         return "add" if self.calls.scale is None else f"add times {self.calls.scale!r}"
@@ -332,7 +313,7 @@ class Writer:
         """What a carried parameter is called where the function has names of its own."""
         return f"{param}_of_output" if param in {*self.calls.read.params, *OWN_NAMES} else param
 
-    def _read(self) -> None:
+    def _read(self, step: Step) -> None:
         read = self.calls.read
         if read.facts.plain_norm and read.call is None:
             self._call(self.calls.norm.function)
@@ -342,9 +323,19 @@ class Writer:
             self._put(f"{self.value} = {self.residual}")
             self._say("read the residual")
         else:
-            arguments = ", ".join([self.residual, *read.params])
-            self._put(f"{self.value} = {self._imported(read)}({arguments})")
+            params = [name for name in read.params if name != "norm" or not read.normed]
+            given = [self.residual, *params, *self._of_call(read, step), *read.settings]
+            results = [self.value]
+            if read.facts.rewrites_residual:
+                results.append(self._written)
+                self.residual = self._written
+            results += ["stream.kept"] * bool(read.facts.state)
+            self._put(f"{', '.join(results)} = {self._imported(read)}({', '.join(given)})")
             self._say(read.name)
+            if read.normed:
+                self._call(self.calls.norm.function)
+                self._put(f"{self.value} = {self.calls.norm.of(self.value, 'norm')}")
+                self._say("norm")
 
     def _quantize(self) -> None:
         quantize = self.calls.quantize

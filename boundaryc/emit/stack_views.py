@@ -32,6 +32,8 @@ def stack_view(plan: StackPlan) -> StackView:
         name=plan.stack.name,
         layers=len(plan.stack.layers),
         pipeline=plan.stack.pipeline is not None,
+        fusion=bool(plan.stack.fusion),
+        stack_type="AnyFusingStack" if plan.stack.fusion else "AnyStack",
         reasons=_reasons(plan),
         variants=(
             "VARIANTS = {",
@@ -72,7 +74,7 @@ def layers_view(plan: StackPlan) -> LayersView:
     ]
     types = {param.type for param in params}
     runtime = sorted({slot.boundary for kind in kinds for slot in kind.slots})
-    runtime = sorted({*runtime, *(types & {"BiasedNorm", "InputScale", "Norm"})})
+    runtime = sorted({*runtime, *(types - {"Any"})})
     imports = ["from dataclasses import dataclass"]
     if "Any" in types:
         imports.append("from typing import Any")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.functions import TopologyFunctions, access_module
+from boundaryc.emit.fused_views import fused_lines, fused_slots
 from boundaryc.emit.layout_text import (
     WIDTH,
     bracketed,
@@ -13,6 +14,7 @@ from boundaryc.emit.layout_text import (
     indented,
     tuple_lines,
 )
+from boundaryc.emit.runs import consecutive
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
 from boundaryc.graph.build import capture_places
@@ -58,15 +60,18 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         group_doc="The groups in which boundaries of this topology communicate."
         if groups
         else "No boundary of this topology communicates.",
-        group_slots=_slots([name for name, _ in groups]),
+        group_slots=_slots([name for name, _ in groups] + fused_slots(plan, scope)),
         groups=_attributes(
-            (f"self.{name} = provider.collective(", "MESH", quoted(mesh.names(axes)))
-            for name, axes in groups
+            [
+                (f"self.{name} = provider.collective(", "MESH", quoted(mesh.names(axes)))
+                for name, axes in groups
+            ],
+            fused_lines(plan, scope),
         ),
         row_doc="Rows of each member of a group, for every move that looks them up."
         if rows
         else "No boundary of this topology moves rows by their counts.",
-        row_slots=_slots(sorted(rows)),
+        row_slots=_slots(list(rows)),
         rows=_attributes((f"self.{name} = {call}(", *args) for name, (call, *args) in rows.items()),
     )
 
@@ -93,10 +98,10 @@ def _rows(functions: TopologyFunctions) -> dict[str, tuple[str, ...]]:
     return dict(sorted(found.items()))
 
 
-def _attributes(calls: Iterable[tuple[str, ...]]) -> Lines:
+def _attributes(calls: Iterable[tuple[str, ...]], more: Lines = ()) -> Lines:
     """The body of a constructor: each attribute from the head of a call and its arguments."""
     lines = (bracketed(head, arguments, ")", indent=8) for head, *arguments in calls)
-    return tuple(line for call in lines for line in call) or ("pass",)
+    return (*(line for call in lines for line in call), *more) or ("pass",)
 
 
 def _mesh(atoms: list[str], labels: list[str]) -> Lines:
@@ -116,7 +121,7 @@ def _mesh(atoms: list[str], labels: list[str]) -> Lines:
 
 
 def _slots(names: list[str]) -> Lines:
-    return tuple_lines("__slots__ = ", [f'"{name}"' for name in names], indent=4)
+    return tuple_lines("__slots__ = ", [f'"{name}"' for name in sorted(names)], indent=4)
 
 
 def _joined(mesh: Mesh, axes: int) -> str:
@@ -148,9 +153,12 @@ def topology_view(
         topology=topology.spec.name,
         captures=quoted([one.name for one in plan.stack.captures]) if plan.stack.captures else "",
         segments=plan.stack.segments,
+        extras=_extras(plan),
         travels=_travelling(plan),
         entry=plan.stack.entry if plan.stack.entry != COMPLETE else "",
         overlaps=plan.stack.two_batch,
+        providers=quoted(plan.stack.fusion) if plan.stack.fusion else "",
+        base=_base(plan),
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
@@ -171,6 +179,13 @@ def topology_view(
     )
 
 
+def _base(plan: StackPlan) -> str:
+    """What the class of the stack is derived from."""
+    known = {"UnnormedStack": not plan.stack.terminal.norm, "FusingStack": bool(plan.stack.fusion)}
+    found = [name for name, needed in known.items() if needed] or ["Stack"]
+    return ", ".join(f"runtime.{name}[Groups, Rows, Layer]" for name in found)
+
+
 def _travelling(plan: StackPlan) -> Lines:
     """The captures that go on to later pipeline stages, with the boundaries that take them."""
     items = []
@@ -179,6 +194,16 @@ def _travelling(plan: StackPlan) -> Lines:
             places = ", ".join(map(str, capture_places(plan.stack, capture)))
             items.append(f'("{capture.name}", "{capture.rows}", ({places},))')
     return tuple_lines("travels = ", items, indent=4) if items else ()
+
+
+def _extras(plan: StackPlan) -> Lines:
+    """The extra contributions, each with the layers that it follows, as inclusive ranges."""
+    items = [
+        f'("{extra.name}", {first}, {last})'
+        for extra in plan.stack.extras
+        for first, last in consecutive(extra.layers)
+    ]
+    return tuple_lines("extras = ", items, indent=4) if items else ()
 
 
 def _modules(functions: TopologyFunctions) -> list[str]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from boundaryc.emit.between import AccessDraft, as_word, folding, left_behind, state_name
+from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.doc_text import collectives, contract, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls, Names, Writer
+from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import replayed
 from boundaryc.graph.build import Edge
 from boundaryc.plan.access import Access, Ops
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
-from boundaryc.plan.transfer import Transfer, transfer
+from boundaryc.plan.transfer import Transfer, bound, transfer
 from boundaryc.topology import Mesh
 
 HIDDEN, RESIDUAL = "hidden_states", "residual"
@@ -29,7 +30,8 @@ class TransferDraft:
     ``parts`` are the tensors of such an output, a name and the atoms that cut its rows, the value
     first; none where it may not travel. ``left`` and ``arrived`` are what can be done with an
     output that travelled so and with one that was finished. ``rows`` are those of the stack,
-    ``inputs`` those of token mixers' inputs, where captures on them travel.
+    ``inputs`` those of token mixers' inputs, where captures on them travel. ``streams`` and
+    ``state`` are what the residual has, and what goes with it.
     """
 
     rows: int
@@ -42,6 +44,8 @@ class TransferDraft:
     left: AccessDraft | None
     arrived: AccessDraft | None
     inputs: int | None = None
+    streams: int = 1
+    state: tuple[tuple[str, int], ...] = ()
 
     def functions(self) -> dict[str, Draft]:
         """The functions by the field that names them."""
@@ -67,14 +71,17 @@ class TransferDraft:
         """What makes two of them the same."""
         functions = tuple((field, draft.key) for field, draft in self.functions().items())
         accesses = tuple((field, draft.key) for field, draft in self.accesses().items())
-        return (self.rows, self.inputs, self.parts, self.owes, self.written, functions, accesses)
+        own = (self.rows, self.inputs, self.parts, self.owes, self.written)
+        return (*own, self.streams, self.state, functions, accesses)
 
 
 def transferred(
     edge: Edge, ways: Access, scope: Scope, calls: Calls, left: AccessDraft, payload: str
 ) -> TransferDraft:
     """The cut at one boundary behind a stage; ``left`` is what the stage's exit leaves."""
-    plan = transfer(ways, payload, bound=_bound(ways, calls))
+    assert calls.update is not None
+    params = bound(ways.handed_off, calls.transform, calls.update)
+    plan = transfer(ways, payload, bound=params)
     calls = replace(calls, producer="the stage")
     arrived = received = None
     if plan.received is not None and plan.finished != ways.handed_off:
@@ -88,7 +95,8 @@ def transferred(
         )
         received = crossed(way, edge.consumer, scope, calls)
         arrived = left_behind(_as_received(ways, plan), scope, calls)
-    parts = _parts(scope.mesh, ways, plan)
+    state = calls.update.facts.state if calls.update else ()
+    parts = _parts(scope.mesh, ways, plan, tuple(name for name, _ in state))
     return TransferDraft(
         rows=ways.stack_rows,
         parts=parts,
@@ -101,28 +109,25 @@ def transferred(
         received=received,
         left=left if parts else None,
         arrived=arrived,
+        streams=calls.streams,
+        state=state,
     )
 
 
-def _bound(ways: Access, calls: Calls) -> tuple[bool, bool]:
-    """Whether the transform and the update that are left to run take parameters."""
-    state, update, transform = ways.handed_off, calls.update, calls.transform
-    assert update is not None
-    waits = state.transform and transform is not None and bool(transform.params)
-    return waits, state.phase is not Phase.STREAM and bool(update.params)
-
-
-def _parts(mesh: Mesh, ways: Access, plan: Transfer) -> tuple[tuple[str, int], ...]:
+def _parts(
+    mesh: Mesh, ways: Access, plan: Transfer, kept: tuple[str, ...]
+) -> tuple[tuple[str, int], ...]:
     state = ways.handed_off
+    beside = tuple((f"state.{name}", state.residual) for name in kept)
     if not plan.as_left or (plan.written and state == plan.finished):
         return ()
     if state == plan.finished:
-        return ((HIDDEN, state.rows), (RESIDUAL, state.residual))
+        return ((HIDDEN, state.rows), (RESIDUAL, state.residual), *beside)
     value = (f"{HIDDEN}.{state_name(mesh, state).lower()}", state.rows)
     if state.phase is Phase.STREAM or state.joined:
         return (value,)
     residual = f"{RESIDUAL}.on_{mesh.label(state.residual) if state.residual else 'all'}"
-    return (value, (residual, state.residual))
+    return (value, (residual, state.residual), *beside)
 
 
 def _as_received(ways: Access, plan: Transfer) -> Access:

@@ -76,6 +76,7 @@ def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
         "adds_tail": draft.adds_tail,
         "before_sum": draft.before_sum,
         "after_sum": draft.after_sum,
+        "fused": draft.fused,
     }
     return (
         f"{name} = ExitDecision(",

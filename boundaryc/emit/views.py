@@ -67,7 +67,10 @@ class TopologyView:
     entry: str
     segments: bool
     overlaps: bool
+    providers: str
+    base: str
     travels: Lines
+    extras: Lines
     hash: str
     imports: Lines
     columns: Lines
@@ -84,6 +87,8 @@ class StackView:
     name: str
     layers: int
     pipeline: bool
+    fusion: bool
+    stack_type: str
     variants: Lines
     reasons: Lines
     policies: str

@@ -15,6 +15,7 @@ from boundaryc.language.stage_keys import norms_output
 
 READING = (
     *("read", "before_gather", "needs_every_row", "quantize", "post_addition", "latent_input"),
+    "gathers_tp_input",
 )
 """Keys that say how a stage's input is read."""
 ORDINARY = "ordinary"

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from boundaryc.language.context import Context
+from boundaryc.language.fusion import resolve_terminal
 from boundaryc.language.layers import Layers, resolve_layers
 from boundaryc.language.model import Stack, Stage
 from boundaryc.language.names import name_problem
@@ -16,12 +17,13 @@ from boundaryc.language.residual import operations_of
 from boundaryc.language.schema import DraftShape, StackShape
 from boundaryc.language.spans import Span
 from boundaryc.language.stages import check_additions, resolve_stages
+from boundaryc.language.streams import check_stage, own_operations
 
 ValueT = TypeVar("ValueT")
 
 _OWN = frozenset(
     {"layers", "policy", "stack", "captures", "drafts", "entry"}
-    | {"branch", "pipeline", "segments"}
+    | {"branch", "extras", "pipeline", "segments", "terminal"}
 )
 
 
@@ -69,12 +71,16 @@ def _draft(
         return ("drafts", name, "stages", stage) if stage in own else ("stages", stage)
 
     check_additions(known, layers, shape.operations, path_of, context)
+    for stage in own.values():
+        path: Path = ("stages", stage.name)
+        check_stage(stage, shape.operations, target.streams, target.norm, path, inside)
     used = {stage for layer in layers for stage in layer}
     if layers and not used:
         message = f"the draft `{name}` has no stage"
         inside.report("BC204", ("layers",), message, "give one of its layers a stage", key=True)
     entries = {**shape.stages, **entry.stages}
-    named = operations_of(entries[stage] for stage in used if stage in entries)
+    said = operations_of(entries[stage] for stage in used if stage in entries)
+    named = own_operations(target, said)
     stages = {stage: found for stage, found in known.items() if stage in used}
     return dataclasses.replace(
         target,
@@ -85,10 +91,12 @@ def _draft(
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
+        extras=(),
         drafts=(),
         pipeline=None,
         segments=False,
         branch=None,
+        terminal=resolve_terminal(entry.terminal, stages, layers, shape.residual, inside),
         spans=_spans(name, target.spans),
     )
 

@@ -153,9 +153,17 @@ def _dead_stage_keys(subject: Subject) -> Iterator[Diagnostic]:
             message = "`order: token` can never apply: the variant context_parallel is not listed"
             help_ = "leave out `order`, or list the variant"
             yield _finding(stack, "BC602", f"{path}.order", message, help_)
+        if not stage.gathers_tp_input and "input_scattered" not in stack.variants:
+            message = "`gathers_tp_input` can never apply: no variant scatters an input"
+            help_ = "leave out `gathers_tp_input`, or list the variant input_scattered"
+            yield _finding(stack, "BC602", f"{path}.gathers_tp_input", message, help_)
         if stage.joins_sum and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`joins_sum: allow` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.joins_sum", message, "leave out `joins_sum`")
+        deferred = stage.finalize == "deferred"
+        if deferred and not any(_owes(stage, spec) for spec in stack.topologies):
+            message = f"`finalize: deferred` can never apply: `{stage.name}` leaves no sum"
+            yield _finding(stack, "BC602", f"{path}.finalize", message, "leave out `finalize`")
 
 
 def _dead_link(subject: Subject) -> Iterator[Diagnostic]:
@@ -166,6 +174,14 @@ def _dead_link(subject: Subject) -> Iterator[Diagnostic]:
         if spec.tp == 1 and path in stack.spans:
             message = "`link` can never apply: one rank sends nothing"
             yield _finding(stack, "BC602", path, message, "leave out `link`")
+
+
+def _dead_fusion(subject: Subject) -> Iterator[Diagnostic]:
+    """BC602: fusion providers where nothing is summed."""
+    stack = subject.stack
+    if stack.fusion and all(spec.tp == 1 for spec in stack.topologies):
+        message = "`fusion` can never apply: one rank sums nothing"
+        yield _finding(stack, "BC602", "fusion", message, "leave out `fusion`")
 
 
 def _needless_rows(subject: Subject) -> Iterator[Diagnostic]:
@@ -266,6 +282,7 @@ _RULES: tuple[Rule, ...] = (
     _dead_policy,
     _dead_stage_keys,
     _dead_link,
+    _dead_fusion,
     _needless_rows,
     _equal_topologies,
     _skipped_variants,

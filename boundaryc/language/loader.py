@@ -17,7 +17,9 @@ from boundaryc.language.captures import resolve_captures
 from boundaryc.language.context import Context, TooManyErrorsError
 from boundaryc.language.diagnostics import BoundarycError
 from boundaryc.language.drafts import by_first_use, resolve_drafts
+from boundaryc.language.extras import resolve_extras
 from boundaryc.language.files import read_text
+from boundaryc.language.fusion import check_shown, resolve_providers, resolve_terminal
 from boundaryc.language.layers import resolve_layers
 from boundaryc.language.model import Stack
 from boundaryc.language.norms import check_norm, meant_norm
@@ -28,6 +30,7 @@ from boundaryc.language.schema import StackShape
 from boundaryc.language.shape import check_shape
 from boundaryc.language.spans import Position, Span
 from boundaryc.language.stages import check_additions, resolve_stages
+from boundaryc.language.streams import own_operations, resolve_residual, with_set
 from boundaryc.language.topologies import resolve_topologies, resolve_variants
 
 
@@ -62,6 +65,7 @@ def loads(text: str, source: str = "<string>") -> Stack:
 
 def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> Stack:
     context.name("stack", shape.stack, ("stack",))
+    shape = with_set(shape)
     check_norm(shape.norm, ("norm",), context)
     stages = resolve_stages(shape.stages, {}, shape, context)
     in_branch = meant(shape.branch, stages)
@@ -84,17 +88,20 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         policy_auto=shape.policy.auto,
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
-        captures=resolve_captures(
-            shape.captures, len(layers), context, cuts=shape.pipeline is not None
-        ),
+        captures=resolve_captures(shape, len(layers), context),
+        extras=resolve_extras(shape, stages, layers, context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,
         two_batch=shape.overlap is not None and shape.overlap.two_batch,
         lora=shape.lora,
+        residual=resolve_residual(shape, stages.values(), context),
+        fusion=resolve_providers(shape, context),
+        terminal=resolve_terminal(shape.terminal, stages, layers, shape.residual, context),
     )
+    check_shown(stack.captures, stack.terminal, layers, context)
     drafts = resolve_drafts(shape, stack, stages, context)
-    named = operations_of(shape.stages.values())
+    named = own_operations(stack, operations_of(shape.stages.values()))
     own = tuple(known for known in stack.operations if known.name in named)
     return dataclasses.replace(stack, operations=own, drafts=drafts)
 

@@ -48,7 +48,9 @@ class OperationDecl:
 
     `call` is "package.module:function". `facts` are what its author claims about it. `params` are
     the names of the values it is given when a layer is bound, in call order. `read_local` and
-    `read_whole` are axes: rows the read needs still cut, and rows it needs whole.
+    `read_whole` are axes: rows the read needs still cut, and rows it needs whole. `state` is what a
+    read keeps for the update of its stage, by name with the columns of each; `streams` is how many
+    streams the residual has that it works on.
     """
 
     name: str
@@ -58,6 +60,24 @@ class OperationDecl:
     params: tuple[str, ...]
     read_local: frozenset[str]
     read_whole: frozenset[str]
+    state: tuple[tuple[str, int], ...] = field(default=(), metadata=QUIET)
+    streams: int = field(default=1, metadata=QUIET)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """The operations of a residual that is not the plain one of a single stream.
+
+    `enter` is the name of the operation that makes it of the stack's input, `leave` that of the
+    final read. `iterations` and `eps` say how hyper-connections balance their mixing matrices.
+    """
+
+    kind: Literal["hyper_connections", "custom"]
+    streams: int
+    enter: str
+    leave: str
+    iterations: int
+    eps: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +127,9 @@ class Additive:
 class Stage:
     """One unit of model computation and how it meets the residual.
 
-    `read` is "norm", "raw" or a custom operation's name; `update` is "add", "scaled_add" or a
-    custom one's. `order` is the order of tokens in which the stage takes and returns whole rows.
+    `read` is "norm", "raw", "hyper_read" or a custom operation's name; `update` is "add",
+    "scaled_add", "hyper_update" or a custom one's. `order` is the order of tokens in which the
+    stage takes and returns whole rows.
     With `joins_sum` the residual may be added to a partial, which rounds it as the sum is rounded.
     `update_scale` is the factor of "scaled_add", else None. `before_gather` and `needs_every_row`
     are axes over which the rows of a built-in read are still cut, or are whole; a custom read says
@@ -116,7 +137,10 @@ class Stage:
     None where it may not. With `post_addition` the model adds a tensor between update and read.
     `additive` is ordered by name. Without `defer` a scoped sum is never left to the next stage.
     With `latent_input` the model makes a latent of the input, which is gathered where the input is
-    not. `norm` is its own norm, of what it reads and of its output; None where it has the stack's.
+    not. Without `gathers_tp_input` a token mixer takes all rows of its attention-TP ranks in every
+    batch; else it gathers, wherever that suits it, what a batch scatters over them. `norm` is its
+    own norm, of what it reads and of its output; None where it has the stack's. A MoE whose
+    `finalize` is "deferred" may hand on output that it has not finalised.
     """
 
     name: str
@@ -137,6 +161,8 @@ class Stage:
     additive: tuple[Additive, ...] = field(default=(), metadata=QUIET)
     defer: bool = field(default=True, metadata=QUIET)
     latent_input: bool = field(default=False, metadata=QUIET)
+    finalize: Literal["here", "deferred"] = field(default="here", metadata=QUIET)
+    gathers_tp_input: bool = field(default=True, metadata=QUIET)
     norm: NormSpec | None = field(default=None, metadata=QUIET)
 
 
@@ -198,6 +224,18 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """A contribution of the model's own that is added once after each of `layers`, which ascend.
+
+    It is added to the output of the layer's last stage before its update, or to the residual where
+    that update runs at the producer.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """Stages beside another one, in every layer that has it.
 
@@ -212,6 +250,21 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Terminal:
+    """How a stack ends: in its final norm, or without one, as what its last update has written.
+
+    With `finalize` "deferred" the final norm may finish what the last stage has not finalised.
+    """
+
+    norm: bool = True
+    finalize: Literal["here", "deferred"] = "here"
+
+
+TERMINAL = Terminal()
+"""The end of a stack that says nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A decoder stack, resolved.
 
@@ -220,16 +273,17 @@ class Stack:
     in the language's order: reordering keys of the file changes nothing.
     `layers` has one tuple of stage names per layer, which may be empty; the stages of a branch
     follow the one that they are beside. `policy_auto` is the reduction policy that "auto" stands
-    for. `source` is the name the file was loaded under. `spans`
-    maps a node's path ("stages.mlp", "topologies.tp4.moe", "layers") to where it is written; a node
-    that was left out has none. Equality and hashing ignore `source` and `spans`: they are not
-    meaning. `captures` and `drafts` are ordered by name. `entry` says whether what enters the stack
-    is complete. `pipeline` is what the payload of cuts between layers is, None where there are
-    none; with `segments` a forward may stop between layers and go on later. With `two_batch` a
-    batch may be split into two that overlap, with `lora` every stage's input says which tokens its
-    rows are. A draft is called `<stack>_<draft>`, has only the stages and operations that it uses,
-    no captures, no cuts, no segments and no drafts, and its paths are those of a stack file of its
-    own.
+    for. `source` is the name the file was loaded under. `spans` maps a node's path ("stages.mlp",
+    "topologies.tp4.moe", "layers") to where it is written; a node that was left out has none.
+    Equality and hashing ignore `source` and `spans`: they are not meaning. `captures`, `extras` and
+    `drafts` are ordered by name. `entry` says whether what enters the stack is complete. `pipeline`
+    is what the payload of cuts between layers is, None where there are none; with `segments` a
+    forward may stop between layers and go on later. With `two_batch` a batch may be split into two
+    that overlap, with `lora` every stage's input says which tokens its rows are. `residual` is None
+    for the plain one of a single stream. `fusion` names the fusion providers in order. A draft is
+    called `<stack>_<draft>`, has only the stages and operations that it uses, an end of its own, no
+    captures, no extras, no cuts, no segments and no drafts, and its paths are those of a stack file
+    of its own.
     """
 
     name: str
@@ -244,6 +298,7 @@ class Stack:
     source: str = field(compare=False)
     spans: Mapping[str, Span] = field(compare=False, repr=False)
     captures: tuple[Capture, ...] = field(default=(), metadata=QUIET)
+    extras: tuple[Extra, ...] = field(default=(), metadata=QUIET)
     drafts: tuple[Stack, ...] = field(default=(), metadata=QUIET)
     branch: Branch | None = field(default=None, metadata=QUIET)
     entry: Literal["complete", "partial"] = field(default="complete", metadata=QUIET)
@@ -251,6 +306,14 @@ class Stack:
     segments: bool = field(default=False, metadata=QUIET)
     two_batch: bool = field(default=False, metadata=QUIET)
     lora: bool = field(default=False, metadata=QUIET)
+    residual: Residual | None = field(default=None, metadata=QUIET)
+    fusion: tuple[str, ...] = field(default=(), metadata=QUIET)
+    terminal: Terminal = field(default=TERMINAL, metadata=QUIET)
+
+    @property
+    def streams(self) -> int:
+        """How many streams the residual of a token has."""
+        return self.residual.streams if self.residual else 1
 
     @property
     def family(self) -> tuple[Stack, ...]:

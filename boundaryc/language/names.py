@@ -58,11 +58,15 @@ RESERVED = {
     ),
     "operation": frozenset(
         {"add", "hyper_connections", "identity", "norm", "post_norm", "raw", "sandwich"}
-        | {"scale", "scaled_add"}
+        | {"scale", "scaled_add", "learned_head", "hyper_enter", "hyper_head"}
+        | {"hyper_mean", "hyper_read", "hyper_update"}
     ),
     "param": _LOCALS | _HELPERS | {"beside", "outputs"},
+    "state": _LOCALS | _HELPERS,
     "capture": frozenset(),
+    "extra": frozenset(),
     "draft": frozenset(),
+    "provider": frozenset(),
     "additive": _LOCALS | _HELPERS | {"output_norm"},
 }
 """Names that each kind of thing may not have, beside Python's keywords."""

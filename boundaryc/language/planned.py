@@ -14,20 +14,7 @@ from types import MappingProxyType
 PLANNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # named only
-        "enter": ("operation.role=enter",),
-        "extras": ("stack.extras",),
-        "finalize": ("stage.finalize",),
-        "fusion": ("stack.fusion",),
-        "gathers_tp_input": ("stage.gathers_tp_input",),
-        "hyper_connections": ("stage.read=hyper_connections", "stage.update=hyper_connections"),
-        "per_call": ("operation.facts=per_call",),
-        "residual": ("stack.residual",),
         "residual_dtype": ("stack.residual_dtype",),
-        "rewrites_residual": ("operation.facts=rewrites_residual",),
-        "state": ("operation.state",),
-        "streams": ("operation.streams",),
-        "terminal": ("stack.terminal",),
-        "writes_stream": ("operation.facts=writes_stream",),
     }
 )
 

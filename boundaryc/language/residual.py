@@ -7,14 +7,21 @@ from collections.abc import Iterable, Mapping
 from boundaryc.language.context import Context
 from boundaryc.language.model import OperationDecl, Reduction
 from boundaryc.language.names import article, call_problem, did_you_mean
+from boundaryc.language.operation_shapes import OperationShape
 from boundaryc.language.reader import Path
-from boundaryc.language.schema import OperationShape, ScaledAddShape, StackShape, StageShape
+from boundaryc.language.schema import ScaledAddShape, StackShape, StageShape
+from boundaryc.language.streams import check_facts, set_operations
 
 BUILT_IN = {
-    "read": ("norm", "raw", "post_norm", "sandwich"),
-    "update": ("add", "post_norm", "sandwich"),
+    "enter": ("hyper_enter", "identity"),
+    "read": ("norm", "raw", "hyper_read", "post_norm", "sandwich"),
+    "update": ("add", "hyper_update", "post_norm", "sandwich"),
     "transform": ("norm",),
 }
+WRITTEN = {"hyper_enter": "", "identity": ""} | dict.fromkeys(
+    ("hyper_read", "hyper_update"), "hyper_connections"
+)
+"""How a built-in operation is written where that is not its name; not at all if empty."""
 WITH_FACTOR = {"update": "scaled_add", "transform": "scale"}
 """Built-in operations that are written as `{name: factor}`."""
 
@@ -30,7 +37,9 @@ Operations = Mapping[str, OperationShape]
 _ONLY = {"plain_add": "update", "joins_sum": "update", "at_producer": "update"} | {
     "outlives_producer": "update",
     "quantized_sum": "update",
+    "writes_stream": "update",
     "plain_norm": "read",
+    "rewrites_residual": "read",
 }
 
 
@@ -49,12 +58,14 @@ def resolve_operations(shape: StackShape, context: Context) -> tuple[OperationDe
     used = operations_of(shape.stages.values())
     for draft in shape.drafts.values():
         used |= operations_of(draft.stages.values())
+    used |= set_operations(shape)
     found = []
     for name, entry in sorted(shape.operations.items()):
         path: Path = ("operations", name)
         context.name("operation", name, path)
         if name not in used:
-            help_ = f"use it as `{entry.role}: {name}` of a stage, or remove it"
+            whose = "`residual`" if entry.role == "enter" else "a stage"
+            help_ = f"use it as `{entry.role}: {name}` of {whose}, or remove it"
             message = f"the operation `{name}` is declared and no stage uses it"
             context.report("BC204", path, message, help_, key=True)
         found.append(_operation(name, entry, path, context))
@@ -88,6 +99,7 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
         if entry.role != "read" and getattr(entry, key):
             message = f"`{key}` is for an operation with `role: read`"
             context.report("BC209", (*path, key), message, f"remove `{key}`", key=True)
+    check_facts(entry, path, context)
     for index, axis in enumerate(entry.read_whole):
         if axis in entry.read_local:
             message = f"rows cannot be both cut and whole over `{axis}`"
@@ -101,6 +113,8 @@ def _operation(name: str, entry: OperationShape, path: Path, context: Context) -
         params=tuple(entry.params),
         read_local=frozenset(entry.read_local),
         read_whole=frozenset(entry.read_whole),
+        state=tuple(sorted(entry.state.items())),
+        streams=entry.streams,
     )
 
 
@@ -136,7 +150,10 @@ def check_operation(
         context.report("BC213", path, message, f"write it as `{role}: {{{name}: 0.5}}`")
     elif declared is None:
         ours = [own for own, entry in operations.items() if entry.role == role]
-        known, more = [*BUILT_IN[role], *ours], [WITH_FACTOR[role]] if role in WITH_FACTOR else []
+        built_in = [WRITTEN.get(known, known) for known in BUILT_IN[role]]
+        known, more = [*filter(None, built_in), *ours], []
+        if role in WITH_FACTOR:
+            more = [WITH_FACTOR[role]]
         help_ = did_you_mean(name, known, f"{article(role)} can be", more)
         context.report("BC203", path, f"there is no {role} operation `{name}`", help_)
     elif declared.role != role:
@@ -151,7 +168,9 @@ def quantized_sum(update: str | ScaledAddShape, operations: Operations) -> bool:
     if isinstance(update, ScaledAddShape):
         return False
     declared = operations.get(update)
-    return declared is None or {"plain_add", "quantized_sum"} <= {*declared.facts}
+    if declared is None:
+        return update != "hyper_update"
+    return {"plain_add", "quantized_sum"} <= {*declared.facts}
 
 
 def plain_add(update: str | ScaledAddShape, operations: Operations) -> bool:
@@ -159,4 +178,6 @@ def plain_add(update: str | ScaledAddShape, operations: Operations) -> bool:
     if isinstance(update, ScaledAddShape):
         return False
     declared = operations.get(update)
-    return declared is None or "plain_add" in declared.facts
+    if declared is None:
+        return update != "hyper_update"
+    return "plain_add" in declared.facts

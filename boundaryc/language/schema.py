@@ -9,32 +9,14 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from boundaryc.language.base_shape import Shape
+from boundaryc.language.fusion_shapes import Finalize, FusionShape, TerminalShape
+from boundaryc.language.layer_shapes import CaptureShape, ExtraShape
+from boundaryc.language.limits import MAX_ENTRIES, MAX_LAYERS, MAX_WIDTH, Axis, Factor, Size, Stages
 from boundaryc.language.norm_shape import NormShape
-
-MAX_LAYERS = 10_000
-MAX_RANKS = 4_096
-MAX_WIDTH = 1 << 20
-MAX_ENTRIES = 256
-"""How many stages, topologies or operations a stack has, and how long a list may be."""
-
-Size = Annotated[int, Field(ge=1, le=MAX_RANKS)]
-Stages = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
-Axis = Literal["attn_dp", "attn_cp", "attn_tp"]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
-Fact = Literal[
-    "plain_add",
-    "plain_norm",
-    "row_wise",
-    "linear",
-    "at_producer",
-    "outlives_producer",
-    "joins_sum",
-    "quantized_sum",
-]
+from boundaryc.language.operation_shapes import OperationShape, ResidualShape
 
 
 class ScaledAddShape(Shape):
@@ -129,6 +111,12 @@ class StageShape(Shape):
     defer: bool = Field(
         default=True, description="whether a scoped sum may be left to the next stage"
     )
+    gathers_tp_input: bool = Field(
+        default=True, description="whether a token mixer gathers scattered rows of its input itself"
+    )
+    finalize: Finalize = Field(
+        default="here", description="whether a MoE may hand on output that it has not finalised"
+    )
 
 
 class LayersShape(Shape):
@@ -198,27 +186,6 @@ class TopologyShape(Shape):
     )
 
 
-class OperationShape(Shape):
-    """One entry of `operations`."""
-
-    role: Literal["update", "read", "transform"] = Field(description="where the operation is used")
-    call: str = Field(description="package.module:function")
-    facts: list[Fact] = Field(
-        default=[],
-        max_length=MAX_ENTRIES,
-        description="what the operation promises",
-    )
-    params: list[str] = Field(
-        default=[], max_length=MAX_ENTRIES, description="what it is given, in call order"
-    )
-    read_local: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must still be cut over"
-    )
-    read_whole: list[Axis] = Field(
-        default=[], max_length=MAX_ENTRIES, description="axes its rows must be whole over"
-    )
-
-
 class PolicyShape(Shape):
     """`policy`: which reduction policy a name stands for."""
 
@@ -240,45 +207,6 @@ class BranchShape(Shape):
     )
 
 
-def _layer(value: object) -> object:
-    """Refuse what is neither an index nor a range, in one error."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise PydanticCustomError("expected", "{what}", {"what": 'a layer, like 2 or "2-5"'})
-    return value
-
-
-Index = Annotated[
-    int | str,
-    BeforeValidator(_layer),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_LAYERS - 1},
-                {"type": "string", "pattern": "^(0|[1-9][0-9]*)-[1-9][0-9]*$"},
-            ]
-        }
-    ),
-]
-Layers = Annotated[list[Index], Field(min_length=1, max_length=MAX_ENTRIES)]
-
-
-class CaptureShape(Shape):
-    """One entry of `captures`."""
-
-    after: Layers | None = Field(
-        default=None, description='layers whose result is kept, like [2, "5-7"]'
-    )
-    before: Layers | None = Field(
-        default=None, description='layers whose start is kept, like [2, "5-7"]'
-    )
-    rows: Literal["producer", "input"] = Field(
-        default="producer", description="on whose rows: the producer's or those of the next input"
-    )
-    travels: bool = Field(
-        default=False, description="whether it goes on to later pipeline stages with the stream"
-    )
-
-
 class DraftShape(Shape):
     """One entry of `drafts`."""
 
@@ -293,6 +221,9 @@ class DraftShape(Shape):
     )
     policy: PolicyShape | None = Field(
         default=None, description="what `auto` means for the draft, if not the same"
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the draft ends, like {norm: false}"
     )
 
 
@@ -340,6 +271,10 @@ class StackShape(Shape):
         max_length=MAX_ENTRIES,
         description="the stack's own residual operations by name",
     )
+    residual: ResidualShape | None = Field(
+        default=None,
+        description="operations for all stages, like {kind: hyper_connections, streams: 4}",
+    )
     policy: PolicyShape = Field(
         default=PolicyShape(), description="which reduction policy `auto` stands for"
     )
@@ -347,6 +282,11 @@ class StackShape(Shape):
         default={},
         max_length=MAX_ENTRIES,
         description="residuals to keep by name, like {eagle3: {after: [2, 20]}}",
+    )
+    extras: dict[str, ExtraShape] = Field(
+        default={},
+        max_length=MAX_ENTRIES,
+        description='what the model adds between layers, like {deepstack: {after: ["0-2"]}}',
     )
     drafts: dict[str, DraftShape] = Field(
         default={},
@@ -362,6 +302,12 @@ class StackShape(Shape):
     branch: BranchShape | None = Field(
         default=None,
         description="stages beside another one, like {beside: experts, stages: [mlp]}",
+    )
+    terminal: TerminalShape = Field(
+        default=TerminalShape(), description="how the stack ends, like {norm: false}"
+    )
+    fusion: FusionShape | None = Field(
+        default=None, description="fused sums, like {providers: [flashinfer]}"
     )
     overlap: OverlapShape | None = Field(
         default=None, description="two-batch overlap, like {two_batch: true}"

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, error
+from boundaryc.language.layer_shapes import CaptureShape
 from boundaryc.language.names import did_you_mean
 from boundaryc.language.planned import SHIPPED, Gates
 from boundaryc.language.reader import MAX_ERRORS, Path, Tree
-from boundaryc.language.schema import CaptureShape, StackShape, plain_path, shape_at
+from boundaryc.language.schema import StackShape, plain_path, shape_at
 from boundaryc.language.spans import Span
 
 VERSION = 1

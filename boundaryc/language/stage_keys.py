@@ -67,6 +67,7 @@ def check_keys(
 ) -> None:
     """Reports keys that contradict the kind of stage, its read, or each other."""
     _check_rows(entry, operations, path, context)
+    _check_input(entry, path, context)
     token_mixer = entry.kind != "ffn"
     if token_mixer and reduction == "scoped":
         for key, used in (("order", entry.order == "token"), ("transform", entry.transform)):
@@ -74,15 +75,6 @@ def check_keys(
                 message = f"a scoped {entry.kind} cannot have `{key}`: its exit decides on the sum"
                 help_ = f"remove `{key}`, or make the stage an attention with a partial sum"
                 context.report("BC213", (*path, key), message, help_, key=True)
-    if "latent_input" in entry.model_fields_set and entry.kind != "attention":
-        message = (
-            f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
-        )
-        context.report("BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True)
-    if entry.latent_input and entry.quantize:
-        message = "a latent is made of an input that is one tensor, and this one is quantised"
-        help_ = "remove `latent_input` or `quantize`"
-        context.report("BC213", (*path, "latent_input"), message, help_, key=True)
     fits = entry.reduction in (None, reduction)  # else it is reported itself
     if "defer" in entry.model_fields_set and fits and reduction != "scoped":
         message = f"`defer` is about a scoped sum, and that of `{path[-1]}` is {reduction}"
@@ -101,6 +93,23 @@ def check_keys(
         message = f"`post_addition` is for attention and mixer stages, and `{path[-1]}` is an ffn"
         help_ = "remove `post_addition`"
         context.report("BC212", (*path, "post_addition"), message, help_, key=True)
+
+
+def _check_input(entry: StageShape, path: Path, context: Context) -> None:
+    """What a token mixer does with its input: `gathers_tp_input` and `latent_input`."""
+    if "gathers_tp_input" in entry.model_fields_set and entry.kind == "ffn":
+        message = f"`gathers_tp_input` is for attention and mixer stages; `{path[-1]}` is an ffn"
+        help_ = "remove `gathers_tp_input`"
+        context.report("BC212", (*path, "gathers_tp_input"), message, help_, key=True)
+    if "latent_input" in entry.model_fields_set and entry.kind != "attention":
+        message = (
+            f"`latent_input` is for attention stages, and `{path[-1]}` is of kind {entry.kind}"
+        )
+        context.report("BC212", (*path, "latent_input"), message, "remove `latent_input`", key=True)
+    if entry.latent_input and entry.quantize:
+        message = "a latent is made of an input that is one tensor, and this one is quantised"
+        help_ = "remove `latent_input` or `quantize`"
+        context.report("BC213", (*path, "latent_input"), message, help_, key=True)
 
 
 def _check_rows(entry: StageShape, operations: Operations, path: Path, context: Context) -> None:
@@ -132,15 +141,16 @@ def resolve_stage_norm(
     usual = shape.norm if entry.norm is None else entry.norm
     if usual.kind == "none" and norms_output(entry):
         message = f"`{path[-1]}` has its output normalised, and its norm is none"
-        help_ = "remove `transform`, or give the stage a norm"
-        context.report("BC213", (*path, "transform"), message, help_, key=True)
+        key = "transform" if "transform" in entry.model_fields_set else "update"  # `sandwich`
+        help_ = f"remove `{key}`, or give the stage a norm"
+        context.report("BC213", (*path, key), message, help_, key=True)
     declared = shape.operations.get(entry.read)
     if usual.kind == "none" and declared and "plain_norm" in declared.facts:
         message = f"`{entry.read}` is declared to equal the norm of the stack, which has none"
         context.report("BC213", (*path, "read"), message, "remove its fact `plain_norm`")
     if entry.norm is None:
         return None
-    if entry.read != "norm" and not norms_output(entry):
+    if entry.read not in ("norm", "hyper_read") and not norms_output(entry):
         message = f"`{path[-1]}` normalises nothing: neither what it reads nor its output"
         help_ = "remove `norm`"
         context.report("BC213", (*path, "norm"), message, help_, key=True)

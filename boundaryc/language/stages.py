@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from boundaryc.language.context import Context
+from boundaryc.language.fusion import resolve_finalize
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Stage
 from boundaryc.language.named import check_named, spelled_out
@@ -111,6 +112,7 @@ def _params(operation: str, operations: Operations) -> tuple[str, ...]:
 def _own_arguments(entry: StageShape) -> set[str]:
     """What a layer binds for a stage beside the parameters of its operations."""
     own = {"output_norm"} if entry.transform == "norm" else set()
+    own |= {"hyper"} if entry.read == "hyper_read" else set()
     own |= {"input_scale"} if entry.quantize and entry.quantize.scale == "static" else set()
     return own | ({"qkv_latent"} if entry.latent_input else set())
 
@@ -153,6 +155,8 @@ def _stage(name: str, entry: StageShape, shape: StackShape, context: Context) ->
         additive=resolve_additive(entry, reduction, operations, path, context),
         defer=entry.defer,
         latent_input=entry.latent_input,
+        finalize=resolve_finalize(entry, reduction, shape, path, context),
+        gathers_tp_input=entry.gathers_tp_input,
         norm=None if unread else norm,
     )
 

@@ -2,10 +2,24 @@
 
 from boundaryc.operations.registry import (
     BUILTIN,
+    PARAM_TYPES,
     Facts,
     Operation,
+    enter_operation,
+    final_read,
+    hyper_connections,
     registry,
     transform_operation,
 )
 
-__all__ = ["BUILTIN", "Facts", "Operation", "registry", "transform_operation"]
+__all__ = [
+    "BUILTIN",
+    "PARAM_TYPES",
+    "Facts",
+    "Operation",
+    "enter_operation",
+    "final_read",
+    "hyper_connections",
+    "registry",
+    "transform_operation",
+]

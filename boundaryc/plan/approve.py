@@ -6,10 +6,13 @@ and with partly empty batches. `make prove` and the tests run the rest.
 
 from __future__ import annotations
 
+from boundaryc.plan.access import Ops
+from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
 from boundaryc.plan.provenance import check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
 from boundaryc.plan.result import Boundary, StackPlan, Table
+from boundaryc.topology.contracts import regime
 
 
 class RejectedPlanError(AssertionError):
@@ -25,14 +28,15 @@ def approve(plan: StackPlan) -> StackPlan:
     for topology in plan.topologies:
         atoms = len(topology.mesh.atoms)
         for tables in topology.tables.values():
-            for table in tables:
+            for column, table in zip(topology.columns, tables, strict=True):
                 _check_merges(table)
+                rows = regime(column.variant, topology.mesh).rows
                 for boundary in table.values():
-                    start, goal = declarations(boundary)
-                    key = (boundary.path.ops, atoms, boundary.facts.even, start, goal)
-                    if key not in seen:
-                        seen.add(key)
-                        _run(boundary, atoms)
+                    for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
+                        key = (ops, atoms, boundary.facts.even, *declarations(boundary))
+                        if key not in seen:
+                            seen.add(key)
+                            _run(boundary, ops, way, atoms)
     return plan
 
 
@@ -53,12 +57,14 @@ def _check_merges(table: Table) -> None:
             raise RejectedPlanError(f"the outputs merged behind {node.producer} do not fit")
 
 
-def _run(boundary: Boundary, atoms: int) -> None:
+def _run(boundary: Boundary, ops: Ops, way: str, atoms: int) -> None:
+    """Executes one plan of a boundary; ``way``: what becomes of its output at a cut, if any."""
     start, goal = declarations(boundary)
     vectors = size_vectors(atoms)
     for sizes in dict.fromkeys((vectors[0], vectors[-1])):
         for counts in count_vectors(sizes, boundary.facts.even)[1:3]:
-            faults = check(boundary.path.ops, sizes=sizes, start=start, goal=goal, counts=counts)
+            faults = check(ops, sizes=sizes, start=start, goal=goal, counts=counts)
             if faults:
                 words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
+                words += f", {way} at a cut," if way else ""
                 raise RejectedPlanError(f"{words} on a mesh of {sizes}: {faults[0]}")

@@ -11,12 +11,12 @@ from functools import cached_property, reduce
 from itertools import combinations
 from typing import Literal
 
-from boundaryc.collector import uncollected
 from boundaryc.graph.build import Edge, build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
-from boundaryc.operations import Facts, Operation, registry
+from boundaryc.operations import Facts, Operation, hyper_connections, registry
 from boundaryc.plan.approve import approve
+from boundaryc.plan.collector import uncollected
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import edge_facts
 from boundaryc.plan.joint import TooEntangledError
@@ -58,7 +58,10 @@ class _Place:
 
 def declared_operations(stack: Stack) -> Mapping[str, Operation]:
     """The registry of a stack: built-ins and what its file declares."""
-    return registry(
+    built_in: tuple[Operation, ...] = ()
+    if (many := stack.residual) is not None and many.streams > 1:
+        built_in = hyper_connections(many.streams, many.iterations, many.eps, stack.norm.eps)
+    own = (
         Operation(
             declared.name,
             declared.role,
@@ -66,12 +69,15 @@ def declared_operations(stack: Stack) -> Mapping[str, Operation]:
                 **dict.fromkeys(declared.facts, True),
                 read_local=declared.read_local,
                 read_whole=declared.read_whole,
+                state=declared.state,
+                streams=declared.streams,
             ),
             declared.params,
             declared.call,
         )
         for declared in stack.operations
     )
+    return registry((*built_in, *own))
 
 
 def plan_stack(stack: Stack) -> StackPlan:

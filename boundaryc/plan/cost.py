@@ -108,7 +108,7 @@ def _rows(mask: int, facts: EdgeFacts) -> int:
 def _width(state: State, facts: EdgeFacts) -> int:
     if state.phase is Phase.INPUT:
         return facts.widths.quantized if state.quantized else facts.widths.input
-    if state.phase is Phase.CONTRIBUTION:
+    if state.phase in (Phase.CONTRIBUTION, Phase.INITIAL):
         return facts.widths.contribution
     return facts.widths.residual
 
@@ -117,8 +117,19 @@ def _tensors(op: Operation, state: State, facts: EdgeFacts) -> int:
     """How many collectives a move is: a quantised input is values and their scales."""
     if isinstance(op, QuantizedAllReduce):
         return 2 if facts.size(op.axes) == 2 else 3
-    own = not isinstance(op, ResidualGather | Capture)
+    if isinstance(op, ResidualGather):
+        return 1 + _beside(state, facts)[1]
+    own = not isinstance(op, Capture)
     return facts.quantized_tensors if own and state.quantized else 1
+
+
+def _beside(state: State, facts: EdgeFacts) -> tuple[int, int]:
+    """What moves with the residual: its bytes per row, and how many tensors that is."""
+    if state.phase is Phase.CONTRIBUTION:
+        return facts.widths.taken, facts.taken_tensors
+    if state.phase is Phase.INPUT:
+        return facts.widths.kept, facts.kept_tensors
+    return 0, 0
 
 
 def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
@@ -141,7 +152,8 @@ def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
             wide = state.residual & ~gather
             return _share(1, gather, wide, facts) * facts.widths.residual
         case ResidualGather(axes):
-            return _share(1, axes, state.residual & ~axes, facts) * facts.widths.residual
+            width = facts.widths.residual + _beside(state, facts)[0]
+            return _share(1, axes, state.residual & ~axes, facts) * width
         case _:
             return 0
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.graph.policy import Scatter, permitted
 from boundaryc.language.model import Quantize, Stack, Stage
-from boundaryc.operations import Operation
+from boundaryc.operations import Operation, final_read
 from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
-from boundaryc.topology.contracts import Regime, may_defer, obeys_policy
+from boundaryc.topology.contracts import Regime, may_defer, mixer_input, obeys_policy
 
 SCALE = 4
 """Bytes of one scale of a quantised value."""
@@ -20,6 +20,11 @@ GROUP = 128
 """Columns that share a scale."""
 ELEMENT = 2
 """Bytes of an element. All widths share it, so only ratios of costs depend on it."""
+
+
+STATE = 4
+"""Bytes of an element of what an operation keeps beside the residual."""
+State = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class _Sent:
     linear: bool = False
     policy: bool = False
     quantized: int = 0  # bytes of a row of its sum where that may travel quantised
+    per_call: bool = False  # the update has inputs of every batch
+    state: State = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class _Asked:
     on: int | None
     quantized: int  # bytes of a row of a quantised input
     tensors: int  # how many tensors with rows that is; 0 where it is not quantised
+    state: State = ()
+    per_call: bool = False  # the read has inputs of every batch
 
 
 def edge_facts(
@@ -66,6 +75,7 @@ def edge_facts(
     asked = _asked(stack, operations, mesh, demands, edge)
     scatter = permitted(policy if sent.policy else None, variable=variable_scatter)
     ends = edge.consumer == FINAL and edge.producer != ENTRY
+    finest = demands.rows | demands.read_local
     equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
     unrounded = stack.norm_of(edge.consumer).accumulate == "fp32"
     fused = unrounded and asked.norm and asked.on is None
@@ -87,8 +97,19 @@ def edge_facts(
         read_whole=asked.whole,
         quantized_sum=sent.quantized if column.mode == "prefill" else 0,
         quantized_tensors=asked.tensors,
-        widths=Widths(width, width, width, asked.quantized),
+        widths=Widths(
+            width,
+            width * stack.streams,
+            width,
+            asked.quantized,
+            _bytes(sent.state),
+            _bytes(asked.state),
+        ),
         merges=edge.merges,
+        update_on=finest if sent.per_call else None,
+        given_on=demands.rows if sent.per_call or asked.per_call else 0,
+        taken_tensors=len(sent.state),
+        kept_tensors=len(asked.state),
     )
 
 
@@ -101,13 +122,20 @@ def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: E
     transform = stage.transform
     return _Sent(
         may_defer=may_defer(stage, consumer, mesh, lora=stack.lora),
-        at_producer=update.facts.at_producer,
+        at_producer=update.facts.at_producer or _ends_written(stack, edge),
         joins=update.facts.plain_add and stage.joins_sum and not edge.merges,
         sums=update.call is None,
+        per_call=update.facts.per_call,
+        state=update.facts.state,
         linear=transform is not None and transform.before_reduce_scatter,
         policy=any(obeys_policy(one) for one in _summed(stack, edge)),
         quantized=0 if stage.quantized_sum is None else _quantized_row(stack.hidden_size),
     )
+
+
+def _ends_written(stack: Stack, edge: Edge) -> bool:
+    """Whether the last update must run at its producer: no norm reads the residual behind it."""
+    return edge.consumer == FINAL and not stack.terminal.norm
 
 
 def _summed(stack: Stack, edge: Edge) -> tuple[Stage, ...]:
@@ -121,21 +149,44 @@ def _summed(stack: Stack, edge: Edge) -> tuple[Stage, ...]:
 def _asked(
     stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime, edge: Edge
 ) -> _Asked:
-    if edge.consumer == FINAL or edge.merges or edge.forks:
-        norm = edge.consumer == FINAL and stack.norm.kind != "none"
-        return _Asked(norm=norm, local=0, whole=0, on=None, quantized=0, tensors=0)
+    if edge.merges or edge.forks:
+        return _Asked(norm=False, local=0, whole=0, on=None, quantized=0, tensors=0)
+    if edge.consumer == FINAL:
+        return _left(stack, operations, mesh, demands)
     stage = stack.stage(edge.consumer)
     read = operations[stage.read].facts
     local, whole = read.read_local | stage.before_gather, read.read_whole | stage.needs_every_row
     quantized, tensors = _quantized(stack.hidden_size, stage.quantize)
+    on = demands.rows | demands.read_local if stage.post_addition or read.per_call else None
     return _Asked(
         norm=read.plain_norm,
         local=demands.read_local | axes_mask(mesh, local),
         whole=axes_mask(mesh, whole),
-        on=demands.rows | demands.read_local if stage.post_addition else None,
+        on=on,
         quantized=quantized,
         tensors=tensors,
+        state=read.state,
+        per_call=read.per_call,
     )
+
+
+def _left(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, demands: Regime) -> _Asked:
+    """What the final read needs."""
+    read = operations[final_read(stack)].facts
+    return _Asked(
+        norm=read.plain_norm,
+        local=axes_mask(mesh, read.read_local),
+        whole=axes_mask(mesh, read.read_whole),
+        on=demands.rows if read.per_call else None,
+        quantized=0,
+        tensors=0,
+        per_call=read.per_call,
+    )
+
+
+def _bytes(state: State) -> int:
+    """Bytes of a row of what moves with the residual, which is float32."""
+    return sum(width for _, width in state) * STATE
 
 
 def _quantized_row(width: int) -> int:
@@ -158,7 +209,9 @@ def _quantized(width: int, quantize: Quantize | None) -> tuple[int, int]:
 def _captures(stack: Stack, demands: Regime, edge: Edge) -> tuple[int, ...]:
     """The rows on which each capture of this boundary is kept."""
     declared = {capture.name: capture for capture in stack.captures}
-    rows = {"producer": demands.rows, "input": demands.attention_in}
+    others = (FINAL, MERGE)
+    consumer = None if edge.consumer in others else stack.stage(edge.consumer)
+    rows = {"producer": demands.rows, "input": mixer_input(consumer, demands)}
     return tuple(rows[declared[name].rows] for name in edge.target.captures)
 
 

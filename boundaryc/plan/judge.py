@@ -44,6 +44,8 @@ def declarations(boundary: Boundary) -> tuple[DeclaredStart, DeclaredGoal]:
         update_at_producer=facts.update_at_producer,
         read_local=facts.read_local,
         read_whole=facts.read_whole,
+        read_on=facts.read_on,
+        update_on=facts.update_on,
         by_token=goal.by_token,
         captures=facts.captures,
         quantized=bool(facts.quantized_tensors),

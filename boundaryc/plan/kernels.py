@@ -17,8 +17,6 @@ from boundaryc.plan import ops
 
 NormKind = Literal["rms_norm", "layer_norm", "biased_layer_norm"]
 NORMS: tuple[NormKind, ...] = ("rms_norm", "layer_norm", "biased_layer_norm")
-WIDEST = 16_384
-"""Columns of the widest row that a program holds in its registers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ class Update:
             return None
         if state.by_token or state.rows != state.residual:
             return None
+        if facts.update_on is not None and state.rows != facts.update_on:
+            return None
         return state._replace(phase=Phase.STREAM, unrounded=facts.carries)
 
 

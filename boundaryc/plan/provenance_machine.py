@@ -80,6 +80,8 @@ class DeclaredGoal:
     update_at_producer: bool = False  # the update runs before it
     read_local: int = 0  # atoms over which the read sees only the rank's own rows
     read_whole: int = 0  # atoms over which the read sees the rows of all ranks
+    read_on: int | None = None  # the only rows on which the read has what it needs
+    update_on: int | None = None  # and those on which the update has
     by_token: bool = False  # the input is in token order
     captures: tuple[int, ...] = ()  # rows on which the residual that is read is kept, in order
     quantized: bool = False  # the input is values and scales
@@ -287,6 +289,7 @@ class Machine:
             [rank for rank in self._all() if self.value[rank].tokens != residual[rank].tokens],
             Reason.RESIDUAL_ROWS,
         )
+        self._lies_on(self.goal.update_on, Reason.RESIDUAL_ROWS)
         added = []
         for rank in self._all():
             both = zip(self.value[rank].marks, residual[rank].marks, strict=True)
@@ -336,6 +339,7 @@ class Machine:
             require(self._all(), Reason.SUM_MISSING)
         self._in("stream")
         self._read_sees(self.goal.read_local, self.goal.read_whole)
+        self._lies_on(self.goal.read_on, Reason.READ_ROWS)
         self.reads += 1
         self.kind = "input"
 
@@ -344,6 +348,12 @@ class Machine:
         if self.quantized or not self.goal.quantized:
             require(self._all(), Reason.QUANTIZED)
         self.quantized = 1
+
+    def _lies_on(self, rows: int | None, reason: Reason) -> None:
+        """Require the value on these rows, in order, if any are asked for."""
+        if rows is not None:
+            want = self.layout.tokens(rows)
+            require([rank for rank in self._all() if self.value[rank].tokens != want[rank]], reason)
 
     def _read_sees(self, local: int, whole: int) -> None:
         owner = self.layout.owners()

@@ -252,6 +252,11 @@ def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) 
         ("the end of the stack must be handed a complete value", facts._replace(complete_on=None)),
         ("the read must run on rows still sharded there", facts._replace(read_local=0)),
         ("the read needs every row", facts._replace(read_whole=0)),
+        ("the read has what it needs of a batch on the stack's rows", facts._replace(read_on=None)),
+        (
+            "the update has what it needs of a batch on the stack's rows",
+            facts._replace(update_on=None),
+        ),
         ("the update must run at the producer", facts._replace(update_at_producer=False)),
         ("the sum may not end in a reduce-scatter", facts._replace(scatter=facts.every)),
     )

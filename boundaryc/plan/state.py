@@ -44,12 +44,18 @@ class State(NamedTuple):
 
 
 class Widths(NamedTuple):
-    """Bytes per token row of what a boundary moves; ``quantized`` is what is made of the input."""
+    """Bytes per token row of what a boundary moves; ``quantized`` is what is made of the input.
+
+    ``taken`` and ``kept`` are what moves with the residual: what the producer's read has kept for
+    its update, and what the consumer's read keeps.
+    """
 
     contribution: int
     residual: int
     input: int
     quantized: int
+    taken: int = 0
+    kept: int = 0
 
 
 class EdgeFacts(NamedTuple):
@@ -78,6 +84,10 @@ class EdgeFacts(NamedTuple):
     quantized_tensors: int  # with rows, of a quantised input: values, scales; 0 where it is none
     widths: Widths
     merges: bool = False  # the hand-off is the end: what is handed off is added to another output
+    update_on: int | None = None  # the only rows on which the update has what it needs
+    given_on: int = 0  # the rows of what an operation is given in every batch
+    taken_tensors: int = 0  # that move with the residual before the update
+    kept_tensors: int = 0  # that move with it after the read
 
     @property
     def every(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boundaryc import operations
 from boundaryc.plan.access import Access, Ops, route
 from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
@@ -37,6 +38,15 @@ class Transfer:
     def written(self) -> bool:
         """Whether what is finished is the written residual."""
         return self.finished.phase is Phase.STREAM
+
+
+def bound(
+    state: State, transform: operations.Operation | None, update: operations.Operation
+) -> tuple[bool, bool]:
+    """Whether the transform and the update that ``state`` leaves to run take parameters."""
+    waits = state.transform and transform is not None and bool(transform.params)
+    own = bool(update.params) or update.facts.per_call
+    return waits, state.phase is not Phase.STREAM and own
 
 
 def transfer(ways: Access, payload: str, *, bound: tuple[bool, bool]) -> Transfer:

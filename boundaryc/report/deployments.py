@@ -1,11 +1,11 @@
-"""The deployments that are compared: both example stacks on published topologies."""
+"""The deployments that are shown: both example stacks on published topologies, and a branch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from boundaryc.language import Stack, load
+from boundaryc.language import Stack, load, loads
 from boundaryc.language.model import MoeSpec, TopologySpec
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.result import StackPlan
@@ -38,6 +38,32 @@ SPARSE = (
     _spec("tp32_dp32_a2a", 32, 32, width=1, a2a=True),
 )
 TOPOLOGIES = {"qwen3": DENSE, "qwen3_moe": SPARSE}
+
+
+BRANCHED = """\
+boundaryc: 1
+stack: shortcut
+hidden_size: 2048
+norm: {kind: rms, eps: 1.0e-6}
+stages:
+  attention: {kind: attention}
+  experts: {kind: ffn, sparse: true}
+  dense: {kind: ffn}
+  attention_2: {kind: attention}
+  dense_2: {kind: ffn}
+layers: {count: 28, default: [attention, experts]}
+branch: {beside: experts, stages: [dense, attention_2, dense_2], merges_sum: allow}
+topologies:
+  tp8: {tp: 8, moe: {ep: 8}}
+  tp8_dp4: {tp: 8, attn_dp: 4, moe: {ep: 8}}
+  tp8_dp4_a2a: {tp: 8, attn_dp: 4, moe: {ep: 8, all_to_all: true}}
+"""
+"""Shortcut experts: a MoE beside two dense FFNs and an attention."""
+
+
+def branched() -> StackPlan:
+    """The plan of a stack with a branch, for which there are no rules of the reference."""
+    return plan_stack(loads(BRANCHED, "shortcut"))
 
 
 def deployed(examples: Path) -> list[tuple[StackPlan, StackPlan]]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from boundaryc.graph.build import FINAL, Edge
+from boundaryc.graph.build import FINAL, MERGE, Edge
 from boundaryc.plan.compose import MANY_ROWS
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.report.deployments import WIDTH, deployed
+from boundaryc.report.deployments import WIDTH, branched, deployed
 from boundaryc.report.moves import described, moved
 from boundaryc.report.reference import Reference, Sent, least
-from boundaryc.report.words import INTRODUCTION, reasons, tables
+from boundaryc.report.words import BRANCH, INTRODUCTION, reasons, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = 2 * WIDTH
@@ -29,7 +29,8 @@ class Crossing:
     """One boundary in one kind of batch: ours, the least, and the reference by padding.
 
     ``sum_len`` is the reference with each group padded for itself, ``max_len`` with all groups
-    padded to the largest. Rows are sent by all ranks together for each token.
+    padded to the largest; None where there are no rules of its. Rows are sent by all ranks together
+    for each token.
     """
 
     name: str
@@ -37,8 +38,8 @@ class Crossing:
     operations: tuple[str, ...]
     ours: tuple[Sent, ...]
     least: int
-    sum_len: tuple[Sent, ...]
-    max_len: tuple[Sent, ...]
+    sum_len: tuple[Sent, ...] | None
+    max_len: tuple[Sent, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,13 @@ def _topology(plan: StackPlan, topology: TopologyPlan) -> Iterator[Compared]:
 def _crossing(
     plan: StackPlan, topology: TopologyPlan, variant: str, edge: Edge, boundary: Boundary
 ) -> Crossing:
-    mesh, target = topology.mesh, "final norm" if edge.consumer == FINAL else edge.consumer
-    after = f", after {edge.source.producer}" if edge.source.producer else ""
+    mesh, ruled = topology.mesh, plan.stack.branch is None
     by_padding = [
-        Reference(plan.stack, topology.spec, mesh, variant, padded).sends(edge)
+        Reference(plan.stack, topology.spec, mesh, variant, padded).sends(edge) if ruled else None
         for padded in (False, True)
     ]
     return Crossing(
-        f"{edge.producer or 'start'} -> {target}{after}",
+        _name(edge),
         plan.graph.repeats(edge),
         described(mesh, boundary),
         moved(mesh, boundary, ROW),
@@ -121,16 +121,38 @@ def _crossing(
     )
 
 
+def _name(edge: Edge) -> str:
+    """A boundary by what meets at it; behind a comma what came before."""
+    target = {FINAL: "final norm", MERGE: "merge"}.get(edge.consumer, edge.consumer)
+    if edge.forks:
+        return f"input of {edge.producer} -> {target}"
+    if edge.source.merges:
+        return f"merge -> {target}"
+    after = f", after {edge.source.producer}" if edge.source.producer else ""
+    return f"{edge.producer or 'start'} -> {target}{after}"
+
+
+def beside() -> list[Compared]:
+    """The stack with a branch, like `compared` but with nothing to compare it with."""
+    plan = branched()
+    return [one for topology in plan.topologies for one in _topology(plan, topology)]
+
+
 def page() -> str:
     """The whole page."""
     found = compared()
     lines = [INTRODUCTION, "", "## A layer, side by side", "", *_summary(found), ""]
     lines += ["## Where and why ours is cheaper", "", *reasons(found), ""]
+    lines += _tables(found)
+    lines += ["## A stack with a branch", "", BRANCH, "", *_tables(beside())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _tables(found: list[Compared]) -> Iterator[str]:
     for few, many in zip(found[::2], found[1::2], strict=True):
         alike = few.crossings == many.crossings
         for one in (few,) if alike else (few, many):
-            lines += tables(one, ROW, alike=alike)
-    return "\n".join(lines).rstrip() + "\n"
+            yield from tables(one, ROW, alike=alike)
 
 
 def _summary(found: list[Compared]) -> list[str]:

@@ -114,9 +114,13 @@ def least(mesh: Mesh, boundary: Boundary) -> int:
 
     A row that owes a sum over k ranks and is needed by h takes (k - 1) + (h - 1): every other
     partial must leave its rank, and one rank can finish the sum. A complete row takes one for
-    every rank that needs it and does not hold it.
+    every rank that needs it and does not hold it. Before a merge a sum may go on being owed: then
+    only the other partials must leave their ranks.
     """
     start, needed = boundary.start, mesh.size(mesh.every & ~boundary.goal.rows)
+    if boundary.goal.owes:
+        summed = mesh.size(start.owes & ~boundary.goal.owes)
+        return mesh.size(boundary.goal.owes) * (summed - 1)
     if start.owes:
         return mesh.size(start.owes) - 1 + needed - 1
     return needed - mesh.size(mesh.every & ~(boundary.goal.rows | start.rows))

@@ -39,6 +39,12 @@ allow` on every stage). Where a rule has two outcomes (context parallelism with 
 scatter back, a gather of complete rows by its own collective or by a placed sum) the cheaper one is
 shown. Only the boundaries that a deep stack meets again and again are compared."""
 
+BRANCH = """\
+28 layers of an attention and of experts, beside which there is a branch of a dense FFN, another
+attention and another dense FFN (`merges_sum: allow`). `input of experts -> dense` takes what was
+read for the experts to the branch, both `-> merge` bring an output to where the two are added, and
+`merge ->` is what follows with their sum. There is no reference: its rules know no branch."""
+
 
 def reasons(found: Sequence[Compared]) -> list[str]:
     """One line for each comparison in which a layer of ours is cheaper than the reference's."""
@@ -126,7 +132,7 @@ def tables(one: Compared, row: int, *, alike: bool) -> Iterator[str]:
 
 
 def _reference(crossing: Crossing) -> str:
-    if not crossing.repeats:
+    if not crossing.repeats or crossing.sum_len is None or crossing.max_len is None:
         return ""
     if crossing.sum_len == crossing.max_len:
         return _texts(crossing.sum_len)

@@ -11,10 +11,6 @@ from boundaryc.runtime.boundaries import (
     FfnBoundary,
     Leaves,
     MixerBoundary,
-    Prepare,
-    Prepares,
-    Resume,
-    Resumes,
 )
 from boundaryc.runtime.branches import (
     BesideAttentionBoundary,
@@ -36,7 +32,9 @@ from boundaryc.runtime.collectives import (
     Sizes,
     WideCollective,
 )
+from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
+from boundaryc.runtime.ending import UnnormedStack
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import (
     AddsTail,
@@ -50,6 +48,31 @@ from boundaryc.runtime.exits import (
     Reduce,
 )
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
+from boundaryc.runtime.fusing import (
+    AnyFusingStack,
+    FusingFfnBoundary,
+    FusingFfnExit,
+    FusingStack,
+    HandoffNorm,
+)
+from boundaryc.runtime.fusion import (
+    FusedAttentionInput,
+    FusedBoundary,
+    FusedInput,
+    FusedMlpInput,
+    FusionPlan,
+    FusionProvider,
+)
+from boundaryc.runtime.handoffs import HandoffOutput
+from boundaryc.runtime.hyper import (
+    HyperConnection,
+    HyperHead,
+    hyper_enter,
+    hyper_head,
+    hyper_mean,
+    hyper_read,
+    hyper_update,
+)
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
@@ -91,6 +114,7 @@ __all__ = [
     "Additive",
     "AddsTail",
     "AnyBatch",
+    "AnyFusingStack",
     "AnyStack",
     "AttentionBoundary",
     "AuxHiddenStateList",
@@ -121,8 +145,21 @@ __all__ = [
     "FileSink",
     "Form",
     "Fp8Scale",
+    "FusedAttentionInput",
+    "FusedBoundary",
+    "FusedInput",
+    "FusedMlpInput",
+    "FusingFfnBoundary",
+    "FusingFfnExit",
+    "FusingStack",
+    "FusionPlan",
+    "FusionProvider",
     "GlooCollective",
     "GroupProvider",
+    "HandoffNorm",
+    "HandoffOutput",
+    "HyperConnection",
+    "HyperHead",
     "InputScale",
     "Leave",
     "Leaves",
@@ -160,6 +197,7 @@ __all__ = [
     "TorchGroups",
     "TracedGroups",
     "Transfer",
+    "UnnormedStack",
     "WideCollective",
     "add",
     "add_layer_norm",
@@ -167,6 +205,11 @@ __all__ = [
     "add_term",
     "check_term",
     "dequantize",
+    "hyper_enter",
+    "hyper_head",
+    "hyper_mean",
+    "hyper_read",
+    "hyper_update",
     "join",
     "layer_norm",
     "quantize_fp8",

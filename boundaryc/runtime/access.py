@@ -16,6 +16,7 @@ from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handoffs import settle, unsettled_copy
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import (
     ANY,
@@ -29,7 +30,7 @@ from boundaryc.runtime.stream import (
 
 _AS_LEFT = (Form.PLANNED, Form.HANDED)
 """The forms in which a stage leaves a stream."""
-_UNWRITTEN = "write the residual update before taking the final output"
+UNWRITTEN = "write the residual update before taking the final output"
 _NOT_PLAIN = "{} requires a plain residual update"
 _GENERATED_WITHOUT = (
     "these boundaries were generated without access to outputs between stages; compile them again"
@@ -46,6 +47,7 @@ def complete_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tens
     stream = batch.stream
     if stream.state is StreamState.INITIAL:
         return _input(hidden, batch)
+    hidden = settle(hidden, batch)
     value = stream.check(hidden)
     if isinstance(hidden, Tensor):
         return hidden
@@ -59,6 +61,7 @@ def fold(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
     BoundaryError where the pending update is not a plain one.
     """
     stream = batch.stream
+    hidden = settle(hidden, batch)
     value = stream.check(hidden)
     if stream.form is Form.WRITTEN:
         return value
@@ -74,8 +77,10 @@ def written(hidden: Tensor, batch: Batch[Any, Any]) -> Tensor:
     """
     if not isinstance(hidden, Tensor):
         raise BoundaryError("an unfinished output is no residual; fold it instead")
-    residual = batch.stream.write(hidden)
-    batch.stream.at = ANY  # stages whose work the model did itself are not run
+    stream = batch.stream
+    residual = stream.write(hidden)
+    stream.at = ANY  # stages whose work the model did itself are not run
+    stream.extras = ()
     return residual
 
 
@@ -86,8 +91,9 @@ def take_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
     """
     stream = batch.stream
     value = stream.check(hidden)
+    stream.settle("the end of the stack")
     if stream.state is StreamState.PENDING:
-        raise BoundaryError(_UNWRITTEN)
+        raise BoundaryError(UNWRITTEN)
     if stream.form in _AS_LEFT and stream.access is not None:
         value = _required(stream.access.fold)(value, batch)
     batch.release()
@@ -98,11 +104,18 @@ def snapshot(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
     """The residual with ``hidden`` added, on the stack's rows and in storage of its own.
 
     A sum that is owed runs on a copy: the stream is left as it is and still owes it. Before the
-    first stage it is a copy of the input. BoundaryError where the pending update is not plain.
+    first stage it is a copy of the input. BoundaryError where the pending update is not plain, and
+    for a hand-off of its producer.
     """
     stream = batch.stream
     if stream.state is StreamState.INITIAL:
         return _input(hidden, batch).clone()
+    if stream.form is Form.DEFERRED:
+        batch.stream = unsettled_copy(hidden, batch)
+        try:
+            return snapshot(settle(hidden, batch), batch)
+        finally:
+            batch.stream = stream
     value = stream.check(hidden)
     if stream.form is Form.WRITTEN:
         return value.clone()
@@ -121,9 +134,7 @@ def add_to_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], extra: Te
     stream = batch.stream
     if stream.state is StreamState.INITIAL:
         return _sum(extra, _input(hidden, batch))
-    if stream.form in _AS_LEFT and stream.state is StreamState.WRITTEN:
-        hidden = fold(hidden, batch)
-    complete = complete_output(hidden, batch)
+    complete = changeable(hidden, batch)
     if stream.form is Form.WRITTEN:
         return stream.write(_sum(extra, complete))
     spread = None if stream.access is None else stream.access.spread
@@ -132,10 +143,22 @@ def add_to_output(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], extra: Te
     return stream.replace(_sum(extra, complete), stream.form)
 
 
+def changeable(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor:
+    """What can be added to: the completed output, or the residual of a written stream."""
+    stream = batch.stream
+    if stream.form in _AS_LEFT and stream.state is StreamState.WRITTEN:
+        hidden = fold(hidden, batch)
+    return complete_output(hidden, batch)
+
+
 def capture_output(
     hidden: Tensor | OwedOutput, batch: Batch[Any, Any]
 ) -> tuple[Tensor | OwedOutput, Tensor]:
-    """What to go on with, and a `snapshot`: a declared sum runs on a copy and is still owed."""
+    """What to go on with, and a `snapshot`: a declared sum runs on a copy and is still owed.
+
+    What an exit deferred is not declared: it is done.
+    """
+    hidden = settle(hidden, batch)
     return hidden, snapshot(hidden, batch)
 
 

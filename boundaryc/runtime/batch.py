@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from boundaryc.runtime.columns import Column, Span
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.facts import (
     CONTEXT_PARALLEL,
@@ -38,46 +38,6 @@ GroupsT = TypeVar("GroupsT")
 RowsT = TypeVar("RowsT")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Which batches one column of the tables serves.
-
-    Batches of ``variant`` whose cuts over every atom of ``even`` have equal sizes, whose embeddings
-    are ``entry``, which have at most ``max_rows`` padded rows in all DP groups together, and whose
-    mode is ``mode``; None is any. The first column that fits is taken, so narrower ones come first.
-    ``row_multiple`` belongs to the variant: padded rows of a DP group are a multiple of it.
-    """
-
-    variant: str
-    even: Axes = ()
-    row_multiple: int = 1
-    entry: str = "complete"
-    max_rows: int | None = None
-    mode: Mode | None = None
-
-    def fits(self, variant: str, entry: str, even: frozenset[str], rows: int, mode: Mode) -> bool:
-        """Whether this column serves such a batch of ``rows`` padded rows."""
-        return (
-            self.variant == variant
-            and self.entry == entry
-            and even.issuperset(self.even)
-            and (self.max_rows is None or rows <= self.max_rows)
-            and self.mode in (None, mode)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of one rank: ``padded`` of them, of which the first ``real`` are tokens.
-
-    ``first`` is the group's token at which they start, where they are consecutive ones.
-    """
-
-    padded: int
-    real: int
-    first: int = 0
-
-
 class Batch(Generic[GroupsT, RowsT]):
     """What boundaries read of one forward, and the two things they write: stream and exit.
 
@@ -89,7 +49,8 @@ class Batch(Generic[GroupsT, RowsT]):
     ``local_rows`` where the batch is context parallel. ``global_rows`` are the padded rows of all
     DP groups. ``exit`` is the innermost open exit. ``lora_rows``, in a stack with `lora: true`, are
     the rows of the input that a stage computes on now: int64 [rows], for each the token of the
-    batch that it is, of all DP groups one after the other, or -1 where it is a pad.
+    batch that it is, of all DP groups one after the other, or -1 where it is a pad. ``given`` has
+    what operations take of every batch, see `give`.
     """
 
     __slots__ = (
@@ -101,6 +62,7 @@ class Batch(Generic[GroupsT, RowsT]):
         "captures",
         "exit",
         "facts",
+        "given",
         "global_rows",
         "group_real_rows",
         "group_rows",
@@ -143,6 +105,7 @@ class Batch(Generic[GroupsT, RowsT]):
         self.captures: dict[str, list[Tensor]] = {}
         self.exit: Exit | None = None
         self.lora_rows: Tensor | None = None
+        self.given: dict[str, Any] = {}
         self._own, self._cut = own, cut
         self._segments, self._goes_on = segments, False
         self._builder = builder
@@ -151,6 +114,29 @@ class Batch(Generic[GroupsT, RowsT]):
     def stack_rows(self) -> int:
         """Padded rows on which this rank enters and leaves the stack."""
         return self.local_rows if self.variant == CONTEXT_PARALLEL else self.group_rows
+
+    def give(self, **inputs: Any) -> None:
+        """What operations with the fact ``per_call`` take of this batch, by their names.
+
+        Tensors with rows have those on which this rank enters the stack, pads included. ValueError
+        for a tensor of other rows. The parts of a split batch are given theirs.
+        """
+        for name, value in inputs.items():
+            if isinstance(value, Tensor) and value.dim() and value.shape[0] != self.stack_rows:
+                raise ValueError(
+                    f"`{name}` has {value.shape[0]} rows, and this batch has {self.stack_rows} on "
+                    "this rank, pads included"
+                )
+        self.given = {**self.given, **inputs}
+
+    def input_of(self, operation: str) -> Any:
+        """What `give` was given for an operation. BoundaryError where that is nothing."""
+        if operation not in self.given:
+            raise BoundaryError(
+                f"the operation `{operation}` takes inputs of every batch and this one has none: "
+                f"call batch.give({operation}=...) before the stack runs"
+            )
+        return self.given[operation]
 
     @property
     def checks(self) -> bool:
@@ -260,7 +246,7 @@ class LeavingBatch(Batch[GroupsT, RowsT]):
         self.stream, self.captures, self.exit = batch.stream, batch.captures, batch.exit
         self._own, self._cut, self._builder = batch._own, batch._cut, batch._builder
         self._segments, self._goes_on = batch._segments, batch._goes_on
-        self.lora_rows = None
+        self.lora_rows, self.given = None, batch.given
         batch.release()
 
 

@@ -6,8 +6,7 @@ are kept by reference and read at call time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from torch import Tensor
@@ -15,48 +14,18 @@ from torch import Tensor
 from boundaryc.runtime.access import capture_output, complete_output, fold
 from boundaryc.runtime.additive import bare
 from boundaryc.runtime.batch import Batch
-from boundaryc.runtime.captures import BORROWED, Capture, CaptureMove, Collector
+from boundaryc.runtime.captures import Capture, Collector
+from boundaryc.runtime.crossing import Prepares, Resumes, crossing, resumed
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit, check_output
-from boundaryc.runtime.pipeline import Entrance, Transfer
+from boundaryc.runtime.exits import Exits, FfnExit, Leave, MixerExit, check_output
+from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
-
-Prepare = Callable[..., Any]
-"""``(hidden, batch, *read_params) -> input``: everything between two stages after the hand-off."""
-
-Prepares = tuple[Prepare, ...]
-"""One ``Prepare`` per column."""
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
 
 _PLANNED = Form.PLANNED
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """How a boundary is crossed in one column when the stream is not as its producer left it.
-
-    ``written`` prepares from a residual on the stack's rows, also where the stack is entered;
-    ``completed`` from an output whose sum was finished early, None where none is owed; ``handed``
-    from one that `FfnBoundary.postprocess` brought to the hand-off's rows. What they read is taken
-    from the stream as usual. ``producer`` moves the updated residual, as the
-    boundary leaves it, to the producer's rows: those a model holds, equal under every policy.
-    ``input`` moves it to the rows of the stage's input. ``transfer`` is what travels where the
-    boundary is a pipeline cut, None in a stack without cuts and where the stack is entered.
-    """
-
-    written: Prepare
-    completed: Prepare | None = None
-    producer: CaptureMove = BORROWED
-    input: CaptureMove = BORROWED
-    handed: Prepare | None = None
-    transfer: Transfer | None = None
-
-
-Resumes = tuple[Resume, ...]
-"""One ``Resume`` per column; empty where a stack was generated without them."""
 
 
 LeavesT = TypeVar("LeavesT")
@@ -358,43 +327,6 @@ class FfnBoundary(_Boundary[Exits]):
         _refuse_finish()
 
 
-def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prepare:
-    """The function that crosses a boundary from the form the stream is in."""
-    form = batch.stream.form
-    if form is _PLANNED:
-        return prepare[batch.plan]
-    way = resumed(resume, batch)
-    crossed: Prepare | None
-    if form is Form.RECEIVED:
-        crossed = transfer_of(resume, batch).received
-    else:
-        ways = {Form.WRITTEN: way.written, Form.COMPLETED: way.completed, Form.HANDED: way.handed}
-        crossed = ways[form]
-    if crossed is None:
-        raise BoundaryError("this boundary has no way on from an output that was completed early")
-    return crossed
-
-
-def resumed(resume: Resumes, batch: Batch[Any, Any]) -> Resume:
-    """The entry of this batch; BoundaryError where the stack was generated without any."""
-    if not resume:
-        raise BoundaryError(
-            "this boundary was generated without a way on from a changed or captured output; "
-            "compile it again"
-        )
-    return resume[batch.plan]
-
-
-def transfer_of(resume: Resumes, batch: Batch[Any, Any]) -> Transfer:
-    """What travels at a boundary; BoundaryError where the stack was compiled without cuts."""
-    found = resumed(resume, batch).transfer
-    if found is None:
-        raise BoundaryError(
-            "this stack was compiled without pipeline cuts: declare `pipeline` in its file"
-        )
-    return found
-
-
 def _tensor(hidden: Tensor | OwedOutput) -> Tensor:
     if not isinstance(hidden, Tensor):
         raise BoundaryError("the stack's input is a tensor, not an output of another stream")
@@ -403,19 +335,3 @@ def _tensor(hidden: Tensor | OwedOutput) -> Tensor:
 
 def _refuse_finish() -> NoReturn:
     raise BoundaryError("this stage leaves its output through exit(): finish the exit instead")
-
-
-__all__ = [
-    "AttentionBoundary",
-    "Exit",
-    "FfnBoundary",
-    "Leaves",
-    "MixerBoundary",
-    "Prepare",
-    "Prepares",
-    "Resume",
-    "Resumes",
-    "crossing",
-    "resumed",
-    "transfer_of",
-]

@@ -19,10 +19,9 @@ from boundaryc.runtime.boundaries import (
     Leaves,
     LeavesT,
     MixerBoundary,
-    Prepares,
-    Resumes,
     _Boundary,
 )
+from boundaryc.runtime.crossing import Prepares, Resumes
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
 from boundaryc.runtime.pipeline import Entrance

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handoffs import NOT_ASKED_FOR, HandoffOutput
 from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
+    from boundaryc.runtime.fusion import FusedBoundary
 
 Reduce = Callable[[Tensor, Any], Tensor]
 """``(hidden, batch) -> hidden``: the sum that compute must do itself."""
@@ -39,7 +41,8 @@ class ExitDecision:
     reduce-scatter. Neither: compute calls ``reduce`` itself, through the open exit.
     ``adds_tail`` names the rank that adds a replicated component to a sum that the boundary owns;
     see `Exit.adds_tail`. ``before_sum`` and ``after_sum`` add the additive terms that the stage
-    declares; both are None where it declares none.
+    declares; both are None where it declares none. ``fused`` says who may do instead what this
+    decision says, in the next stage; None where nobody may.
     """
 
     fuse_mlp_allreduce: bool
@@ -49,6 +52,7 @@ class ExitDecision:
     adds_tail: AddsTail | None = None
     before_sum: Adds | None = None
     after_sum: Adds | None = None
+    fused: Callable[[Any], FusedBoundary] | None = None
 
 
 Exits = tuple[ExitDecision, ...]
@@ -88,8 +92,8 @@ class Exit:
     Entering publishes it as ``batch.exit``; leaving restores what was there, even when compute
     raises. ``fuse_mlp_allreduce``: do not sum, the next stage does. ``mlp_reduce_scatter``: do not
     sum, the boundary scatters. ``skips_reduction``: either of them. ``defer_moe_finalize``: a MoE
-    may leave its finalize step. ``bare`` is the output before its additive terms, None where it
-    has none.
+    may return a `HandoffOutput`, and then leaves its sum too, whatever the other flags say.
+    ``bare`` is the output before its additive terms, None where it has none.
     """
 
     __slots__ = (
@@ -180,9 +184,12 @@ class Exit:
             raise BoundaryError("the output is reduced already; add its parts before reduce_output")
         if terms:
             hidden = self.before_sum(hidden, **terms)
-        hidden = self._decision.reduce(hidden, self._batch)
+        hidden = self._sum(hidden)
         self._reduced = True
         return self.after_sum(hidden, **terms) if terms else hidden
+
+    def _sum(self, hidden: Tensor) -> Tensor:
+        return self._decision.reduce(hidden, self._batch)
 
     def before_sum(self, hidden: Tensor, /, **terms: Tensor) -> Tensor:
         """``hidden`` with what this rank adds to its partial, for compute that sums on its own.
@@ -231,9 +238,12 @@ class Exit:
         stream.reach(self._position)
         self._phase = _Phase.FINISHED
         stream.bare = self.bare
-        output = self._decision.leave(hidden, self._batch, *self._update)
+        output = self._leave(hidden)
         stream.passed(self._position)
         return output
+
+    def _leave(self, hidden: Tensor) -> Tensor | OwedOutput:
+        return self._decision.leave(hidden, self._batch, *self._update)
 
     def _in_compute(self) -> None:
         """Sees that the exit is open: BoundaryError where it is not."""
@@ -252,16 +262,21 @@ class Exit:
         if self._phase is not _Phase.CLOSED:
             raise BoundaryError(_REFUSALS[self._phase])
         self._in_forward()
-        check_output(hidden)
+        self._check_output(hidden)
         if self._added is not _Added.ALL:
             raise BoundaryError(
                 "this stage declares additive terms that compute has not added; give them to "
                 "reduce_output, or to before_sum and after_sum"
             )
 
+    def _check_output(self, hidden: object) -> None:
+        check_output(hidden)
+
 
 def check_output(hidden: object) -> None:
     """Sees that a stage leaves a tensor: BoundaryError where it does not."""
+    if isinstance(hidden, HandoffOutput):
+        raise BoundaryError(NOT_ASKED_FOR)
     if not isinstance(hidden, Tensor):
         raise BoundaryError(f"a stage leaves a tensor, not a {type(hidden).__name__}")
 

@@ -30,6 +30,7 @@ def split(
     """
     _check(batch, children)
     stream = batch.stream
+    stream.settle("its split")
     at, left, initial = stream.at, stream.left, stream.state is StreamState.INITIAL
     if not initial:
         hidden = fold(hidden, batch)
@@ -64,6 +65,8 @@ def merge(
     ended = [stream.state is StreamState.UNSTARTED for stream in streams]
     if any(ended) != all(ended) or streams[0].at != streams[1].at:
         raise BoundaryError("the two batches are not at the same stage: run both before they merge")
+    for stream in streams:
+        stream.settle("the merge")
     parts = [
         one if ended[0] and isinstance(one, Tensor) else fold(one, child)
         for one, child in zip(hidden, children, strict=True)

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.handoffs import settle
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
 
-HIDDEN, RESIDUAL = "hidden_states", "residual"
+HIDDEN, RESIDUAL, STATE = "hidden_states", "residual", "state"
 
 Part = tuple[str, Axes]
 """A tensor of a payload: its name, and the atoms of the mesh that cut its rows."""
@@ -40,6 +41,9 @@ the indices of the stages at whose entry it is taken."""
 @dataclass(frozen=True, slots=True)
 class PayloadTensor:
     """One tensor of a payload: [``rows``, width], of the dtype of the stack's hidden states.
+
+    A residual of several streams is [``rows``, streams, width]; ``state.…``, what an update takes
+    that a read kept, is [``rows``, columns], float32 unless the residual is wider.
 
     ``axes`` are the atoms of the mesh that cut its rows: ranks that differ on other atoms only hold
     the same rows. Where the name says that no sum is owed they hold equal numbers too, and a
@@ -62,7 +66,8 @@ class Transfer:
     ``finish_completed``: ``written`` says that what these return is the written residual, else a
     complete output whose residual they leave in the stream, both on the stack's rows. None where
     that is what they are. ``received`` prepares from the latter. ``access`` and ``received_access``
-    are what can be done with what arrives.
+    are what can be done with what arrives. ``streams`` are those of the residual; ``state`` has the
+    names and columns of what travels on its rows for an update that is pending.
     """
 
     rows: Axes
@@ -75,17 +80,28 @@ class Transfer:
     received: Callable[..., Any] | None = None
     access: Access | None = None
     received_access: Access | None = None
+    streams: int = 1
+    state: tuple[tuple[str, int], ...] = ()
 
     @property
     def finished(self) -> tuple[Part, ...]:
         """The tensors of an output that was finished."""
-        return self._whole if self.written else ((HIDDEN, self.rows), *self._whole)
+        kept = tuple((f"{STATE}.{name}", self.rows) for name, _ in self.state)
+        return self._whole if self.written else ((HIDDEN, self.rows), *self._whole, *kept)
 
     @property
     def forms(self) -> tuple[tuple[Part, ...], ...]:
         """Every payload that the cut takes; the first is that of an output that nobody changed."""
         found = (self.parts or self.finished, self.finished, self._whole)
         return tuple(dict.fromkeys(found))
+
+    def expected(self, *, changed: bool) -> tuple[Part, ...]:
+        """The payload of an output that nobody changed but, if ``changed``, by adding to it."""
+        if not changed:
+            return self.forms[0]
+        if self.owes or not self.parts:
+            return self.finished
+        return self._whole if len(self.parts) == 1 else self.parts
 
     @property
     def _whole(self) -> tuple[Part, ...]:
@@ -97,10 +113,12 @@ def sent(
 ) -> dict[str, Tensor]:
     """The payload of ``hidden``; the stream is taken apart.
 
-    An output of `postprocess` is folded first. BoundaryError where ``hidden`` is not what the last
-    stage handed out, or where such an output's update is not plain; the stream is kept then.
+    What an exit deferred is done first, and an output of `postprocess` is folded. BoundaryError
+    where ``hidden`` is not what the last stage handed out, or where such an output's update is not
+    plain; the stream is kept then.
     """
     stream = batch.stream
+    hidden = settle(hidden, batch)
     if stream.form is Form.HANDED:
         hidden = fold(hidden, batch)
     form = stream.form
@@ -115,7 +133,8 @@ def sent(
             finish = transfer.finish if form is Form.PLANNED else transfer.finish_completed
         value = stream.take(hidden)
         value = value if finish is None else finish(value, batch)
-    tensors = (value,) if len(parts) == 1 else (value, stream.residual)
+    kept = stream.kept if transfer.state else ()  # else an earlier stage has used it
+    tensors = (value,) if len(parts) == 1 else (value, stream.residual, *kept)
     return {name: tensor for (name, _), tensor in zip(parts, tensors, strict=True)}
 
 
@@ -134,7 +153,7 @@ def received(
         return stream.write(value)
     as_left = parts == transfer.parts
     access = transfer.access if as_left else transfer.received_access
-    stream.arrive(*rest)
+    stream.arrive(rest[0] if rest else None, tuple(rest[1:]))
     if as_left and transfer.owes:
         return stream.owe(value, access=access)
     if as_left and not rest:
@@ -160,16 +179,32 @@ def _checked(
     value = tensors[found[0][0]]
     for name, axes in found:
         tensor, rows = tensors[name], batch.rows_on(axes)
-        if tensor.dim() != 2 or tensor.shape[0] != rows:
+        inner = _inner(transfer, name)
+        if tensor.dim() != 1 + len(inner) or tensor.shape[0] != rows:
             raise BoundaryError(
                 f"`{name}` must have {rows} rows on this rank, not shape {list(tensor.shape)}"
             )
-        if tensor.shape[1] != value.shape[1] or tensor.dtype != value.dtype:
+        if any(size not in (None, own) for size, own in zip(inner, tensor.shape[1:], strict=True)):
+            raise BoundaryError(
+                f"`{name}` must be {[rows, *(size or 'width' for size in inner)]} on this rank, "
+                f"not {list(tensor.shape)}"
+            )
+        if name.startswith(f"{STATE}."):
+            continue
+        if tensor.shape[-1] != value.shape[-1] or tensor.dtype != value.dtype:
             raise BoundaryError(
                 f"`{name}` is {list(tensor.shape)} {tensor.dtype} where `{found[0][0]}` is "
                 f"{list(value.shape)} {value.dtype}; widths and dtypes are equal"
             )
     return found
+
+
+def _inner(transfer: Transfer, name: str) -> tuple[int | None, ...]:
+    """The sizes of a row of a tensor of a payload; None is the width of hidden states."""
+    if name.startswith(f"{STATE}."):
+        return (dict(transfer.state)[name.partition(".")[2]],)
+    written = name.startswith((RESIDUAL, f"{HIDDEN}.written"))
+    return (transfer.streams, None) if written and transfer.streams > 1 else (None,)
 
 
 def _listed(tensors: Mapping[str, Tensor]) -> str:

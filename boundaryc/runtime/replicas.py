@@ -9,7 +9,8 @@ that the first member adds hides that all others are. So an output to which term
 compared as it was before, where it is summed on the rows on which it was left.
 
 What pads hold says nothing. So only sums of a boundary are compared, and only in a batch where each
-rank's rows have a token among them, however they are cut. Missed are a sum of compute's own, one
+rank's rows have a token among them, however they are cut, and where more rows than the batch has
+pads are not zero. Missed are a sum of compute's own, one
 that travels quantised, one at which ranks place different rows, one behind a pipeline cut, and,
 with additive terms, one that is done in parts or behind a merge: an error there is seen in another
 batch or not at all.
@@ -75,7 +76,9 @@ class ReplicaChecked:
         if batch is None:
             return
         members = self._group.all_gather(_computed(x, batch).unsqueeze(0))
-        if members[0].any() and all(member.equal(members[0]) for member in members[1:]):
+        filled = int(members[0].flatten(1).any(dim=1).sum())
+        pads = batch.global_rows - sum(batch.facts.rows_per_dp)
+        if filled > pads and all(member.equal(members[0]) for member in members[1:]):
             found = caller(sys._getframe(2))
             raise BoundaryError(
                 f"{found['boundary']}: all {self.size} ranks of `{self._label}` hold the same "

@@ -123,21 +123,20 @@ from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
 from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
-from boundaryc.runtime.boundaries import crossing, transfer_of
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.connect import connected, loaded
+from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.extras import Extras, add_extras
+from boundaryc.runtime.extras import after as extras_after
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
-from boundaryc.runtime.handshake import Handshake
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
-from boundaryc.runtime.params import Norm
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
-from boundaryc.runtime.replicas import ReplicaCheckedGroups
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import ANY, Form, OwedOutput, StreamState
 from boundaryc.runtime.table import LayerT, Table
-from boundaryc.runtime.trace import traced_by_environment
 
 
 class Stack(Generic[GroupsT, RowsT, LayerT]):
@@ -147,9 +146,10 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     ``layers`` is the consecutive range of layers that this rank runs, all of them by default.
     ``manifest_hash`` identifies the generated tree; ``stack_name`` and ``topology`` say what the
     class is of, which by default its module's name says. ``captures`` are the names of the stack
-    file's captures, ``entry`` is what it says of the stack's input, ``segments`` whether a forward
-    may stop between layers, ``overlaps`` whether batches may be split, ``travels`` which captures
-    go on to later pipeline stages.
+    file's captures, ``extras`` its extra contributions and the layers that they follow, ``entry``
+    is what it says of the stack's input, ``segments`` whether a forward may stop between layers,
+    ``overlaps`` whether batches may be split, ``travels`` which captures go on to later pipeline
+    stages.
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
@@ -158,6 +158,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
 
     manifest_hash: str = ""
     captures: tuple[str, ...] = ()
+    extras: Extras = ()
     entry: Embeddings = "complete"
     segments: bool = False
     overlaps: bool = False
@@ -174,7 +175,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     def __init__(
         self, groups: GroupProvider, *, policy: str = "auto", layers: range | None = None
     ) -> None:
-        about = self._about(policy, layers)
+        depth = next(iter(self.tables.values())).depth
+        about = self._named() | loaded(policy, range(depth) if layers is None else layers)
         check = handshake.whole_stage(groups, self.mesh.size) if handshake.is_asked_for() else None
         if check is not None:
             # Before anything that can fail on one rank only, and before groups are made.
@@ -188,7 +190,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if not consecutive or layers[0] not in every or layers[-1] not in every:
             raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
-        self.groups, self._check = self._connect(groups, check, about)
+        self.groups, self._check = connected(groups, type(self).groups_type, check, about)
         self.policy = policy
         self.layers = layers
         self._table = table
@@ -201,37 +203,11 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             checks=self._check is not None,
         )
 
-    def _about(self, policy: str, layers: range | None) -> dict[str, object]:
-        """What this rank loaded, for traces and handshakes."""
+    def _named(self) -> dict[str, object]:
+        """Whose boundaries these are, for traces and handshakes."""
         module = ("", *type(self).__module__.split("."))
-        if layers is None:
-            layers = range(next(iter(self.tables.values())).depth)
-        return {
-            "stack": self.stack_name or module[-2],
-            "topology": self.topology or module[-1],
-            "manifest": self.manifest_hash,
-            "policy": policy,
-            # What is no range is refused once all ranks have said what they loaded.
-            "layers": f"{layers.start}..{layers.stop - 1}"
-            if isinstance(layers, range)
-            else repr(layers),
-        }
-
-    def _connect(
-        self, provider: GroupProvider, check: Handshake | None, about: dict[str, object]
-    ) -> tuple[GroupsT, Handshake | None]:
-        """This rank's groups, traced and checked where the environment asks for it."""
-        if not handshake.is_asked_for():
-            return type(self).groups_type(traced_by_environment(provider, about)), None
-        traced = traced_by_environment(ReplicaCheckedGroups(provider), about)
-        if check is not None:
-            return type(self).groups_type(traced), check
-        # No group has all ranks of the stage: each that the boundaries use is asked.
-        untraced = handshake.RememberedGroups(provider)
-        type(self).groups_type(untraced)
-        check = Handshake(tuple(untraced.given), handshake.device_of(provider))
-        check.compare("the first step", about)
-        return type(self).groups_type(traced), check
+        named = (self.stack_name or module[-2], self.topology or module[-1], self.manifest_hash)
+        return dict(zip(("stack", "topology", "manifest"), named, strict=True))
 
     def batch(
         self,
@@ -276,7 +252,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 f"{self.layers.start}..{self.layers.stop - 1}"
             )
         behind_a_cut = 0 < self._first == self._table.stages_before(index)
-        return self._table.placed(index, self.from_pp if behind_a_cut else None)
+        entrance = self.from_pp if behind_a_cut else None
+        return self._table.placed(index, entrance, extras_after(self.extras, index))
 
     # What the model may do with an output between two stages.
     complete_output = staticmethod(access.complete_output)
@@ -285,6 +262,23 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     snapshot = staticmethod(access.snapshot)
     add_to_output = staticmethod(access.add_to_output)
     merge = staticmethod(overlap.merge)
+
+    def add_extras(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        /,
+        **given: Tensor | None,
+    ) -> Tensor | OwedOutput:
+        """Adds the extra contributions of the stack file to a layer's output; that to go on with.
+
+        Called once after each layer that has any, with all of them by name, on the stack's rows;
+        None for one that this batch is without, on all ranks alike. Each is added as by
+        `add_to_output`; where none is given the output is left as it is. TypeError for a missing or
+        an unknown one. What follows without them is refused, but not in a trace.
+        """
+        travels = batch.stream.at == self._stop and self.layers.stop < self._table.depth
+        return add_extras(hidden, batch, given, self.extras, travels=travels)
 
     def take_output(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> Tensor:
         """Ends the stream of a stack whose output is already written, and returns that output.
@@ -338,6 +332,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 "to_pp follows the last stage of this rank's layers; run all of them"
             )
         batch.stream.check(hidden)
+        batch.stream.settle("to_pp")
         captures = pipeline.captures_sent(kept, batch)
         tensors = pipeline.sent(transfer, hidden, batch)
         batch.release()
@@ -361,13 +356,16 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
     def payload(self, batch: Batch[GroupsT, RowsT], *, incoming: bool) -> tuple[PayloadTensor, ...]:
         """What crosses this rank's cut in such a batch, if the model leaves the output alone.
 
-        ``incoming``: what `from_pp` is given, else what `to_pp` returns. An output that the model
-        completed, folded or wrote travels under other names.
+        But for the extras of the stack file. ``incoming``: what `from_pp` is given, else what
+        `to_pp` returns. An output that the model completed, folded or wrote travels under other
+        names.
         """
         transfer = self._incoming(batch) if incoming else self._outgoing(batch)
         before = self._first if incoming else self._stop
         kept = pipeline.captured_parts(transfer, self.travels, before)
-        return pipeline.described((*transfer.forms[0], *kept), batch)
+        layer = self._table.layer_before(self.layers.start if incoming else self.layers.stop)
+        parts = transfer.expected(changed=bool(extras_after(self.extras, layer)))
+        return pipeline.described((*parts, *kept), batch)
 
     def _outgoing(self, batch: Batch[GroupsT, RowsT]) -> Transfer:
         if self.layers.stop == self._table.depth:
@@ -387,14 +385,14 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[GroupsT, RowsT],
-        norm: Norm | None,
-        *,
+        *read: Any,
         skip_empty: bool = True,
         capture_output: Capture | None = None,
     ) -> Tensor:
         """The output of the final norm; the batch's stream ends here, before the norm runs.
 
-        ``norm`` is not used where the stack file says ``kind: none``: the residual is the output.
+        ``read`` is what the final read takes: a norm, and what `residual` may name beside it.
+        A norm is not used where the stack file says ``kind: none``: the residual is the output.
         ``skip_empty``: on a rank that leaves the stack without rows, and did not change its last
         output, the norm is not run; what others wait in, such as a sum still owed, is.
         ``capture_output`` is given the updated residual, always as borrowed, on a rank without rows
@@ -408,6 +406,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                 raise BoundaryError(
                     "the final norm follows the last stage of the stack; run all of its layers"
                 )
+            stream.settle("the final norm")
         final = crossing(table.norm, table.norm_resume, batch)
         empty = skip_empty and batch.stack_rows == 0 and stream.form is Form.PLANNED
         if empty and stream.state is not StreamState.INITIAL:
@@ -416,7 +415,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if capture_output is not None and table.norm_resume:
             move = table.norm_resume[batch.plan].producer.move
         leaving = LeavingBatch(batch)
-        result: Tensor = final(hidden, leaving, norm)
+        result: Tensor = final(hidden, leaving, *read)
         if capture_output is not None:
             residual = stream.residual if move is None else move(stream.residual, leaving)
             capture_output(residual, owned=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -30,10 +31,14 @@ ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a stage is in its stack: how many come before it, and its name for people."""
+    """Where a stage is in its stack: how many come before it, and its name for people.
+
+    ``extras`` are the names of what the model adds to its output before anything else takes it.
+    """
 
     index: int
     name: str
+    extras: tuple[str, ...] = ()
 
 
 class StreamState(Enum):
@@ -53,6 +58,7 @@ class Form(Enum):
     WRITTEN = "written"  # the model folded or wrote it: a residual on the stack's rows
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
     HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
+    DEFERRED = "deferred"  # its exit has not ended it: a fused kernel may, see `handoffs`
 
 
 Move = Callable[[Tensor, Any], Tensor]
@@ -133,13 +139,15 @@ class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
     ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
-    names the stage before it.
-    ``residual`` is set by whoever writes the stream and is unset before. ``params`` are those of
+    names the stage before it. ``extras`` are the names of what is still to be added to its output.
+    ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
+    keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
     collects the captures of the stack file by name. ``rows`` are those on which a stack is entered
     and written, None where that is not known. ``beside`` has the outputs that wait to be
     merged, by stage. ``bare`` is what the last output was before terms were added to it, None
-    where none were. Every value handed to the model is taken back by identity, once.
+    where none were. ``deferred`` is what an exit has not done, see `handoffs`. Every value handed
+    to the model is taken back by identity, once.
     """
 
     __slots__ = (
@@ -148,8 +156,11 @@ class ResidualStream:
         "bare",
         "beside",
         "captured",
+        "deferred",
+        "extras",
         "form",
         "handle",
+        "kept",
         "left",
         "params",
         "residual",
@@ -159,14 +170,17 @@ class ResidualStream:
     )
 
     residual: Tensor
+    kept: tuple[Tensor, ...]
     state: StreamState
     form: Form
     handle: Tensor | OwedOutput | None
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
+    deferred: object
     at: int
     left: str
+    extras: tuple[str, ...]
     rows: int | None
     captured: dict[str, list[Tensor]]
     bare: Bare | None
@@ -184,9 +198,12 @@ class ResidualStream:
         self.handle = None
         self.value = None
         self.params = ()
+        self.kept = ()
         self.access = None
+        self.deferred = None
         self.at = ANY
         self.left = ""
+        self.extras = ()
         self.captured = {} if captured is None else captured
         self.bare = None
         self.beside = {}
@@ -197,20 +214,32 @@ class ResidualStream:
         BoundaryError where it is not. A trace is not followed: layers alike share one, and it would
         have to be made for each of them.
         """
-        if position is None or is_compiling() or self.at in (position.index, ANY):
+        if position is None or is_compiling():
+            return
+        if self.at in (position.index, ANY):
+            self.settle(position.name)
             return
         after = f"after {self.left}" if self.left else "first"
         raise BoundaryError(
             f"{position.name} does not come {after}; run the stages of all layers once and in order"
         )
 
+    def settle(self, follows: str) -> None:
+        """Sees that all extras are in the output that ``follows`` takes: BoundaryError if not."""
+        if self.extras:
+            raise BoundaryError(
+                f"{' and '.join(self.extras)} is added to the output of {self.left} before "
+                f"{follows}: call add_extras, with None where this batch has none"
+            )
+
     def passed(self, position: Position | None) -> None:
         """Takes note that the stage at ``position`` has left its output."""
         if position is None or is_compiling():
-            self.at = ANY
+            self.at, self.extras = ANY, ()
             return
         self.at = position.index + 1
         self.left = position.name
+        self.extras = position.extras
 
     def rest(self) -> None:
         """Sees that the stream is between two stages: BoundaryError where it is not."""
@@ -237,12 +266,13 @@ class ResidualStream:
         self.state = StreamState.WRITTEN
         return hidden
 
-    def arrive(self, residual: Tensor | None = None) -> None:
+    def arrive(self, residual: Tensor | None = None, kept: tuple[Tensor, ...] = ()) -> None:
         """Makes this initial stream one that other ranks have run so far, behind their output.
 
         ``residual`` None: it comes with that output.
         """
         self.state = StreamState.WRITTEN
+        self.kept = kept
         self.bare = (None,)
         if residual is not None:
             self.residual = residual
@@ -280,6 +310,22 @@ class ResidualStream:
         """Leaves a complete contribution whose update has not run; the model gets it back."""
         self._leave(value, value, params, access)
         return value
+
+    def defer(self, value: Any, work: object) -> OwedOutput:
+        """Leaves what a stage computed and the ``work`` that its exit has not done; see `handoffs`.
+
+        ``value`` is a tensor, or what the producer hands on in place of one.
+        """
+        handle = self.owe(value)
+        self.form = Form.DEFERRED
+        self.deferred = work
+        return handle
+
+    def copied(self, value: Tensor) -> Self:
+        """This stream with ``value`` in place of the one behind its handle."""
+        same = copy(self)
+        same.value = value
+        return same
 
     def keep(self, value: Tensor, access: Access | None = None) -> Tensor:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
-from boundaryc.runtime.boundaries import Prepare, Resumes
-from boundaryc.runtime.params import Norm
+from boundaryc.runtime.crossing import Prepare, Resumes
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.stream import OwedOutput, Position
 
@@ -62,17 +61,29 @@ class Table(Generic[LayerT]):
                 return found
         return self.norm_resume
 
-    def placed(self, index: int, entrance: Entrance | None = None) -> LayerT:
+    def layer_before(self, index: int) -> int:
+        """The last layer before ``index`` that has a stage; -1 where there is none."""
+        return next((at for at in range(index - 1, -1, -1) if _stages(self.layer(at))), -1)
+
+    def placed(
+        self, index: int, entrance: Entrance | None = None, extras: tuple[str, ...] = ()
+    ) -> LayerT:
         """The layer at ``index``, whose boundaries know where in the stack they are.
 
-        ``entrance`` is for the first of them.
+        ``entrance`` is for the first of them, ``extras`` are added to the output of the last.
         """
         layer, first = self.layer(index), self.stages_before(index)
+        names = _stages(layer)
         boundaries = {
             name: getattr(layer, name).placed(
-                Position(at, f"`{name}` of layer {index}"), entrance if at == first else None
+                Position(
+                    first + at,
+                    f"`{name}` of layer {index}",
+                    extras if at == len(names) - 1 else (),
+                ),
+                None if at else entrance,
             )
-            for at, name in enumerate(_stages(layer), first)
+            for at, name in enumerate(names)
         }
         return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
 
@@ -93,7 +104,7 @@ def _stages(layer: object) -> tuple[str, ...]:
     return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
 
 
-def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], norm: Norm | None) -> Tensor:
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:
     """The output of a rank without rows, on which no norm runs."""
     stream = batch.stream
     stream.residual = stream.residual[:0]

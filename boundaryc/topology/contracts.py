@@ -36,8 +36,9 @@ class Regime:
     """What one batch variant asks of every boundary of a stack.
 
     ``rows`` are the rows on which the stack is entered and left, and ``attention_in`` those that
-    attention takes. Every read runs on rows that are sharded at least over ``read_local``, and the
-    residual rests on at least those. ``shards`` are atoms whose parts interleave tokens.
+    a token mixer takes which gathers its input itself. Every read runs on rows that are sharded at
+    least over ``read_local``, and the residual rests on at least those. ``shards`` are atoms whose
+    parts interleave tokens.
     ``entries`` are the sums that the stack's input may still owe, by the name of that fact: a stack
     declared ``entry: partial`` always owes its sum over attention TP.
     """
@@ -94,10 +95,16 @@ def contracts(
         if stage.order == "token" and demands.shards:
             whole = demands.rows & ~demands.shards
             return (Contract(whole, whole, owes, by_token=True),)
-        return (Contract(demands.attention_in, demands.rows, owes),)
+        return (Contract(mixer_input(stage, demands), demands.rows, owes),)
     if stage.sparse:
         return _experts(spec, mesh)
     return _dense(spec, mesh, demands)
+
+
+def mixer_input(stage: Stage | None, demands: Regime) -> int:
+    """The rows of a token mixer's input in the order of the shards, of any one's for None."""
+    gathers = stage is None or stage.gathers_tp_input
+    return demands.attention_in if gathers else demands.rows
 
 
 def may_defer(stage: Stage, consumer: Stage | None, mesh: Mesh, *, lora: bool = False) -> bool:

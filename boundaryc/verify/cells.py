@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from boundaryc.verify.meddling import MeddlingProgram
 from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.scene import Cell, Scene
-from boundaryc.verify.world import Call, World
+from boundaryc.verify.world import Call, SimulatedGroups, World
 
 __all__ = ["Cell", "Outcome", "run_cell"]
 
@@ -29,15 +30,20 @@ class Outcome:
 def run_cell(scene: Scene, *, seed: int | None = None, poison: bool = True) -> Outcome:
     """Runs one cell on simulated ranks and compares every rank at every stage with the oracle."""
     world: World[float] = World(scene.topology.spec.tp, seed=seed, poison=poison)
+    program = RankProgram if scene.deeds is None else MeddlingProgram
+    return judged(scene.cell, world, lambda groups: program(scene, groups).forward())
+
+
+def judged(cell: Cell, world: World[float], forward: Callable[[SimulatedGroups], float]) -> Outcome:
+    """What ``forward``, which returns a rank's largest error, shows on all ranks of ``world``."""
     try:
-        program = RankProgram if scene.deeds is None else MeddlingProgram
-        errors = world.run(lambda groups: program(scene, groups).forward())
+        errors = world.run(forward)
     except Exception as error:  # a proof reports every kind of failure of what it judges
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        return Outcome(scene.cell, float("inf"), 0, 0, f"{type(error).__name__}: {error}{notes}")
+        return Outcome(cell, float("inf"), 0, 0, f"{type(error).__name__}: {error}{notes}")
     traces = world.traces()
     return Outcome(
-        scene.cell,
+        cell,
         max(errors),
         max(len(trace) for trace in traces),
         max(sum(_wire(call) for call in trace) for trace in traces),

@@ -36,6 +36,9 @@ WRITTEN: tuple[tuple[Act, ...], ...] = (
 )
 """What is done with a stream whose update ran at the producer: its output is the residual."""
 
+OF_STREAMS: tuple[tuple[Act, ...], ...] = ((), ("complete", "snapshot"), ("fold",))
+"""The same where the residual has several streams, to which an extra contribution is not added."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deeds:
@@ -69,9 +72,12 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
         if branch is not None and producer == branch.stages[-1]:
             producer = branch.beside
         if producer is None:
-            chosen = () if partial else _before_the_stack(rng)
+            chosen = () if partial else _before_the_stack(rng, enters=stack.residual is not None)
         else:
-            chosen = _after(plan.operations[stack.stage(producer).update], rng)
+            update = plan.operations[stack.stage(producer).update]
+            ends_written = place == end(stack) and not stack.terminal.norm
+            written = ends_written or update.facts.at_producer
+            chosen = _after(update, rng, stack.streams, written=written)
         acts[place] = (*chosen, *_entering(rng))
         if "add" in chosen:
             extras[place] = some()
@@ -81,16 +87,19 @@ def draw(plan: StackPlan, width: int, tokens: int, seed: int, *, partial: bool) 
     return Deeds(acts, Changes(extras, additions))
 
 
-def _before_the_stack(rng: random.Random) -> tuple[Act, ...]:
+def _before_the_stack(rng: random.Random, *, enters: bool) -> tuple[Act, ...]:
+    """``enters``: an operation makes the residual, of which a written one has no need."""
     found: tuple[tuple[Act, ...], ...]
     found = ((), ("snapshot",), ("add",), ("complete", "add"), ("write",))
-    return rng.choice(found)
+    return rng.choice(found[:-1] if enters else found)
 
 
-def _after(update: Operation, rng: random.Random) -> tuple[Act, ...]:
-    """What may be done with an output that ``update`` is to add to the residual, or did."""
-    if update.facts.at_producer:
-        return rng.choice(WRITTEN)
+def _after(
+    update: Operation, rng: random.Random, streams: int, *, written: bool
+) -> tuple[Act, ...]:
+    """What may be done with an output that ``update`` is to add to the residual, or has."""
+    if written:
+        return rng.choice(WRITTEN if streams == 1 else OF_STREAMS)
     early: list[Act] = []
     for act in ACCESSORS:
         if rng.random() < 0.4:

@@ -9,12 +9,13 @@ another: a sum done twice or never cannot pass for a scale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from boundaryc.language.model import Stack, Stage
+from boundaryc.verify.hyper import HeadParameter, HyperParameter, packed_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Place:
 class Weights:
     """The parameters of one place: W [width, width] and one tensor for each that is bound.
 
-    These are [width]; ``input_scale`` is float32 [].
+    These are [width]; ``input_scale`` is float32 []; hyper-connections are packed in one matrix.
     """
 
     matrix: Tensor
@@ -62,11 +63,15 @@ class ScaleParameter:
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """Weights of a whole stack and the embeddings of all tokens, float64."""
+    """Weights of a whole stack and the embeddings of all tokens, float64.
+
+    ``last`` has what the final read takes beside the norm ``final``, by name.
+    """
 
     width: int
     weights: dict[Place, Weights]
     final: Tensor
+    last: dict[str, Tensor] = field(default_factory=dict)
 
     def contribution(self, place: Place, x: Tensor, *, mixes: bool) -> Tensor:
         """The whole output of a place for x [rows, width], the rows of one request in order."""
@@ -89,10 +94,29 @@ class Fixture:
         """What a model adds to the residual before ``place`` reads it, from the stack's input."""
         return torch.cos(tokens * self.weights[place].matrix[1])
 
+    def given(self, tokens: Tensor) -> Tensor:
+        """What an operation with inputs of every batch is given, from the stack's input."""
+        return torch.sin(2.0 * tokens)
+
+    def extra(self, place: Place, name: str, tokens: Tensor) -> Tensor:
+        """What a model adds under ``name`` to the output of ``place``, from the stack's input."""
+        row = sum(map(ord, name)) % self.width
+        return torch.sin(2.0 * tokens * self.weights[place].matrix[row])
+
     def partial(self, place: Place, seen: Tensor, part: int, parts: int) -> Tensor:
         """Part ``part`` of ``parts`` of the output for what the stage sees of each row."""
         low, high = self.width * part // parts, self.width * (part + 1) // parts
         return torch.tanh(seen[:, low:high]) @ self.weights[place].matrix[low:high]
+
+
+HYPER = {"hyper": HyperParameter, "head": HeadParameter}
+"""Parameters of hyper-connections, and what is made of the matrix that they are packed in."""
+
+
+def bound_to(params: dict[str, Tensor], name: str) -> object:
+    """What a model binds for a parameter."""
+    tensor = params[name]
+    return HYPER[name](tensor) if tensor.dim() == 2 else Parameter(tensor)
 
 
 def mix(x: Tensor) -> Tensor:
@@ -102,26 +126,43 @@ def mix(x: Tensor) -> Tensor:
 
 
 def build_fixture(
-    stack: Stack, params: dict[str, tuple[str, ...]], *, width: int, seed: int
+    stack: Stack,
+    params: dict[str, tuple[str, ...]],
+    *,
+    width: int,
+    seed: int,
+    last: tuple[str, ...] = (),
 ) -> Fixture:
-    """Random weights for every place; ``params`` names the tensors that each stage binds."""
+    """Random weights for every place; ``params`` names the tensors that each stage binds.
+
+    ``last`` names those of the final read.
+    """
     draw = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=draw, dtype=torch.float64)
 
+    def drawn(name: str) -> Tensor:
+        if name == "input_scale":
+            return _scale(normal(1)[0])
+        if stack.streams > 1 and name in HYPER:
+            shape = packed_shape(stack.streams, width, head=name == "head")
+            packed = normal(*shape) * 1.5
+            packed[:, :-1] *= (stack.streams * width) ** -0.5
+            packed[-1] = 1 + 0.3 * torch.tanh(packed[-1])
+            return packed
+        return 1 + 0.3 * normal(width)
+
     weights = {
         Place(index, stage): Weights(
             normal(width, width) * width**-0.5,
-            {
-                name: _scale(normal(1)[0]) if name == "input_scale" else 1 + 0.3 * normal(width)
-                for name in params[stage]
-            },
+            {name: drawn(name) for name in params[stage]},
         )
         for index, layer in enumerate(stack.layers)
         for stage in layer
     }
-    return Fixture(width, weights, 1 + 0.3 * normal(width))
+    final = 1 + 0.3 * normal(width)
+    return Fixture(width, weights, final, {name: drawn(name) for name in last if name != "norm"})
 
 
 def _scale(drawn: Tensor) -> Tensor:

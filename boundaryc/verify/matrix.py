@@ -17,6 +17,7 @@ SPLITS: tuple[Split, ...] = ("zigzag", "interleaved")
 ENTRIES = ("complete", "partial")
 SIZES = ("few", "many")
 MODES = ("prefill", "decode")
+HALVES = ("none", "exits", "alone")
 BATCHES = tuple(shape.name for shape in shapes(2, 2))
 """The names of all batches; on fewer ranks some of them are the same batch under one name."""
 
@@ -39,6 +40,7 @@ class Selection:
     entries: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
+    halves: tuple[str, ...] = ()
     rows: tuple[int, ...] | None = None
     cuts: tuple[int, ...] | None = None
 
@@ -57,7 +59,8 @@ def matrix(plan: StackPlan, selection: Selection) -> Iterator[Cell]:
             for shape in _batches(topology, selection):
                 for cuts in _cuts(plan, selection):
                     cell = Cell(topology.spec.name, variant, policy, padding, shape.rows, cuts=cuts)
-                    yield from _selected(_versions(topology, cell), selection)
+                    for version in _versions(topology, cell):
+                        yield from _selected(_in_halves(plan, version), selection)
 
 
 def _cuts(plan: StackPlan, selection: Selection) -> tuple[tuple[int, ...], ...]:
@@ -93,6 +96,7 @@ def _selected(cells: Iterator[Cell], selection: Selection) -> Iterator[Cell]:
             and _in(cell.entry, selection.entries)
             and _in(SIZES[cell.many], selection.sizes)
             and _in(cell.mode, selection.modes)
+            and _in(cell.halves or "none", selection.halves)
         ):
             yield cell
 
@@ -109,6 +113,25 @@ def _versions(topology: TopologyPlan, cell: Cell) -> Iterator[Cell]:
     modes = dict.fromkeys(column.mode or "prefill" for column in columns)
     for split, entry, many, mode in product(splits, entries, sizes, modes):
         yield replace(cell, split=split, entry=entry, many=many, mode=mode)
+
+
+def _in_halves(plan: StackPlan, cell: Cell) -> Iterator[Cell]:
+    """A cell whole and, where its stack may split such a batch, in two halves of either kind.
+
+    An output that no exit left is folded where it travels, which only a plain update allows.
+    """
+    yield cell
+    if not plan.stack.two_batch or cell.variant == CONTEXT_PARALLEL:
+        return
+    yield replace(cell, halves="exits")
+    if not cell.cuts or all_plain(plan):
+        yield replace(cell, halves="alone")
+
+
+def all_plain(plan: StackPlan) -> bool:
+    """Whether the output of every FFN may be folded."""
+    updates = [plan.operations[one.update] for one in plan.stack.stages if one.kind == "ffn"]
+    return all(update.call is None or update.facts.plain_add for update in updates)
 
 
 def covering(cells: Sequence[Cell]) -> list[Cell]:
@@ -131,6 +154,7 @@ def _pairs(cell: Cell) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
         ("batch", _pattern(cell.rows)),
         ("version", f"{cell.split} {cell.entry} {cell.many} {cell.mode}"),
         ("cuts", f"{cell.cuts}"),
+        ("halves", cell.halves),
     )
     return combinations(factors, 2)
 
@@ -166,6 +190,7 @@ def _check(plan: StackPlan, selection: Selection) -> None:
         "--entry": (selection.entries, list(ENTRIES)),
         "--size": (selection.sizes, list(SIZES)),
         "--mode": (selection.modes, list(MODES)),
+        "--halves": (selection.halves, list(HALVES)),
     }
     every = range(1, len(plan.stack.layers))
     if selection.cuts and (plan.stack.pipeline is None or not set(selection.cuts) <= {*every}):

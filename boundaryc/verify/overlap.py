@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from boundaryc.plan.result import Boundary
+from boundaryc.verify.cells import Outcome, judged
 from boundaryc.verify.fixture import Place, embeddings
 from boundaryc.verify.oracle import interpret
+from boundaryc.verify.poison import poisoned_allocations
 from boundaryc.verify.ranks import RankProgram
-from boundaryc.verify.run import Prover, poisoned_allocations
 from boundaryc.verify.scene import Cell, Held, Scene, stage_scene
 from boundaryc.verify.world import Call, SimulatedGroups, World
+
+if TYPE_CHECKING:
+    from boundaryc.verify.run import Prover
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class HalfProgram(RankProgram):
         super().__init__(scene, whole._groups)
         self.without_exits = without_exits
         self.stack, self.batch, self.hidden = whole.stack, batch, hidden
+        self._give()
 
 
 class OverlapProgram(RankProgram):
@@ -127,3 +132,16 @@ def overlapped(
     with poisoned_allocations():
         world.run(forward)
     return world.traces()
+
+
+def run_halves(prover: Prover, cell: Cell, *, schedule: int | None = None) -> Outcome:
+    """Runs a cell in the halves that it asks for: every other DP group has all its rows in one."""
+    first = tuple(rows if group % 2 else rows // 2 for group, rows in enumerate(cell.rows))
+    scenes = halves(prover, cell, first)
+    world: World[float] = World(scenes.whole.topology.spec.tp, seed=schedule)
+
+    def forward(groups: SimulatedGroups) -> float:
+        return OverlapProgram(scenes, groups, None, cell.halves == "alone").forward()
+
+    with poisoned_allocations():
+        return judged(cell, world, forward)

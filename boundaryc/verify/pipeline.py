@@ -17,6 +17,7 @@ from torch import Tensor
 from boundaryc import runtime
 from boundaryc.runtime.members import split_evenly
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED, SEQUENCE_PARALLEL
+from boundaryc.verify.fusing import attach
 from boundaryc.verify.scene import Cell, Scene
 from boundaryc.verify.world import SimulatedGroups
 
@@ -58,11 +59,14 @@ class Pipeline:
         load = package.load
         if cell.many:
             load = _of_many(import_module(f"{package.__name__}.{cell.topology}").Stack)
-        return load(cell.topology, self._groups, policy=cell.policy, layers=layers)
+        stack = load(cell.topology, self._groups, policy=cell.policy, layers=layers)
+        return attach(stack, self._scene)
 
     def cross(self, first: int, stack: Any, batch: Any, hidden: Any) -> tuple[Any, Any, Any]:
         """The stack, the batch and the output with which layer ``first`` goes on."""
-        untouched = batch.stream.form is runtime.Form.PLANNED
+        form = batch.stream.form
+        extended = form is runtime.Form.COMPLETED and self._scene.deeds is None  # by an extra
+        untouched = form is runtime.Form.PLANNED or extended
         told = stack.payload(batch, incoming=False)
         sent = stack.to_pp(hidden, batch)
         if untouched and {(one.name, one.rows) for one in told} != _shapes(sent):

@@ -35,7 +35,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a summary: all cells of a topology and variant."""
+    """One row of a summary: all cells of a topology and variant, and those of them in halves."""
 
     topology: str
     variant: str
@@ -44,6 +44,7 @@ class Line:
     error: float
     collectives: int
     wire_bytes: int
+    halves: int
 
 
 def prove(task: Task, cells: Sequence[Cell], *, jobs: int = 1) -> Iterator[Outcome]:
@@ -123,6 +124,7 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Line]:
             max(outcome.error for outcome in found),
             max(outcome.collectives for outcome in found),
             max(outcome.wire_bytes for outcome in found),
+            sum(1 for outcome in found if outcome.cell.halves),
         )
         for (topology, variant), found in grouped.items()
     ]

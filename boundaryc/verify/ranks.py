@@ -11,19 +11,17 @@ from torch import Tensor
 
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.language.model import Stage
-from boundaryc.operations import transform_operation
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.ops import QuantizedAllReduce
-from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import Phase
-from boundaryc.topology.contracts import (
-    CONTEXT_PARALLEL,
-    regime,
-)
-from boundaryc.topology.mesh import Mesh
+from boundaryc.topology.contracts import CONTEXT_PARALLEL, mixer_input, regime
 from boundaryc.verify.batches import coordinates
-from boundaryc.verify.fixture import Parameter, Place, ScaleParameter, mix
+from boundaryc.verify.binding import bind_arguments, of_every_batch, qkv_latent
+from boundaryc.verify.fixture import Place, mix
+from boundaryc.verify.fusing import ended, left
 from boundaryc.verify.oracle import end
+from boundaryc.verify.parts import crossings, on_time, scattered, share, spoil
 from boundaryc.verify.pipeline import Pipeline, batch_facts
 from boundaryc.verify.quantized import judged, stands_for
 from boundaryc.verify.scene import PAD, TOLERANCE, Held, Scene
@@ -48,10 +46,11 @@ class RankProgram:
         self.stack = self._pipeline.stack(0)
         self.batch = self.stack.batch(**batch_facts(scene.cell))
         self._groups = groups
+        self._give()
         self.hidden: Any = None  # what the last stage left; in the end the stack's output
         self.error = 0.0
-        self._captured: list[tuple[Tensor, Tensor]] = []
-        self._crossed = _crossings(scene)
+        self._captured: list[tuple[str, Tensor, Tensor]] = []
+        self._crossed = crossings(scene)
         self._beside: Callable[[], Any] = lambda: None
 
     def forward(self) -> float:
@@ -81,19 +80,30 @@ class RankProgram:
     def end(self) -> None:
         """Leaves the stack; what was captured must not have changed by then."""
         self._end(self.hidden)
-        for value, copy in self._captured:
-            if not torch.equal(value, copy):
-                raise MismatchError("a capture was written after it was taken")
+        if not all(torch.equal(value, copy) for _, value, copy in self._captured):
+            raise MismatchError("a capture was written after it was taken")
+        for capture in self.scene.subject.plan.stack.captures:
+            found, taken = self.batch.captured(capture.name), self._captured
+            kept = [copy for name, _, copy in taken if name == capture.name]
+            if capture.travels and not (
+                len(found) == len(kept) and all(map(torch.equal, found, kept))
+            ):
+                raise MismatchError(f"{capture.name} did not arrive as it was taken")
 
     def _cross(self, index: int, hidden: Any) -> Any:
         """Hands the stream over to the ranks that run the layers from ``index`` on."""
         self.stack, self.batch, hidden = self._pipeline.cross(index, self.stack, self.batch, hidden)
+        self._give()
         return hidden
+
+    def _give(self) -> None:
+        """Gives the batch what operations take of every batch."""
+        own = self._own(self.scene.subject.fixture.given(self.scene.tokens))
+        self.batch.give(**dict.fromkeys(of_every_batch(self.scene.subject.plan), own))
 
     def _end(self, hidden: Any) -> None:
         """Leaves the stack."""
-        out = self.stack.norm(hidden, self.batch, Parameter(self.scene.subject.fixture.final))
-        self.hidden = out
+        self.hidden = out = left(self.scene, self.stack, self.batch, hidden)
         rows = self.scene.boundaries[self.scene.subject.plan.graph.last].goal.rows
         held = self.scene.held(self.rank, rows)
         self._compare("the final norm", out, held, self.scene.reference.output)
@@ -103,13 +113,15 @@ class RankProgram:
         """What the stack file's captures took at a boundary."""
         demands = regime(self.scene.variant, self.scene.topology.mesh)
         expected = self.scene.reference.shown[place]
-        for capture in self.scene.subject.plan.stack.captures:
+        stack, behind = self.scene.subject.plan.stack, end(self.scene.subject.plan.stack)
+        inputs = mixer_input(None if place == behind else stack.stage(place.stage), demands)
+        for capture in stack.captures:
             if capture.name in edge.target.captures:
-                rows = demands.rows if capture.rows == "producer" else demands.attention_in
+                rows = demands.rows if capture.rows == "producer" else inputs
                 value = self.batch.captured(capture.name)[-1]
                 held = self.scene.held(self.rank, rows)
                 self._compare(f"{place}: {capture.name}", value, held, expected)
-                self._captured.append((value, value.clone()))
+                self._captured.append((capture.name, value, value.clone()))
 
     def _enter(self, place: Place, edge: Edge, boundary: Any, hidden: Any) -> Any:
         """What a stage computes on, from what the one before it left."""
@@ -142,7 +154,7 @@ class RankProgram:
         width = self.scene.subject.fixture.width
         hidden = torch.full((held.count, width), PAD, dtype=torch.float64)
         hidden[held.positions] = self.scene.tokens[held.tokens]
-        part, parts = _share(self.scene.topology.mesh, self.rank, start.owes)
+        part, parts = share(self.scene.topology.mesh, self.rank, start.owes)
         if parts > 1:
             own = torch.zeros_like(hidden)
             columns = slice(width * part // parts, width * (part + 1) // parts)
@@ -159,6 +171,16 @@ class RankProgram:
         return self.stack.layer(index).bind(**bound)
 
     def _stage(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
+        """Runs one stage, and adds what the stack file says to the output of its layer."""
+        output, stack = self._ran(place, edge, layer, hidden), self.scene.subject.plan.stack
+        named = [one.name for one in stack.extras if place.layer in one.layers]
+        if not named or place.stage != stack.layers[place.layer][-1]:
+            return output
+        fixture, tokens = self.scene.subject.fixture, self.scene.tokens
+        given = {name: self._own(fixture.extra(place, name, tokens)) for name in named}
+        return self.stack.add_extras(output, self.batch, **given)
+
+    def _ran(self, place: Place, edge: Edge, layer: Any, hidden: Any) -> Any:
         boundary, goal = getattr(layer, place.stage), self.scene.boundaries[edge].goal
         reference, branch = self.scene.reference, self.scene.subject.plan.stack.branch
         if branch is not None and edge.forks:
@@ -175,13 +197,16 @@ class RankProgram:
         residual = self.batch.stream.residual
         rest = self.scene.held(self.rank, goal.residual)
         self._compare(f"{place}: residual", residual, rest, reference.residuals[place])
+        kept = self.batch.stream.kept if reference.kept.get(place) else ()
+        for index, value in enumerate(kept):
+            self._compare(f"{place}: state {index}", value, rest, reference.kept[place][index])
         compute = partial(self._computed, place, edge, boundary, x, held)
         if branch is not None and place.stage == branch.beside:
-            self._beside = _on_time(compute, early=place.layer % 2 == 0)
+            self._beside = on_time(compute, early=place.layer % 2 == 0)
             return given
         output = compute()
         if not edge.forks:  # else the stage beside the branch may still compute on it
-            _spoil(given, residual)
+            spoil(given, residual)
         if branch is not None and place.stage == branch.stages[-1]:
             beside = getattr(layer, branch.beside)
             return beside.merge_branch(output, self._beside(), self.batch)
@@ -212,15 +237,14 @@ class RankProgram:
         self._bring(place, y, following, {})
         return self._left(place, exit_.branch_output(y) if merges else exit_.finish(y))
 
-    def _bring(
-        self, place: Place, y: Tensor, following: Boundary, terms: dict[str, Tensor]
-    ) -> None:
+    def _bring(self, place: Place, y: Any, following: Boundary, terms: dict[str, Tensor]) -> None:
         """Notes what this rank adds to a sum that may travel quantised."""
-        if self.scene.subject.plan.stack.stage(place.stage).quantized_sum is None:
+        quantized = self.scene.subject.plan.stack.stage(place.stage).quantized_sum is not None
+        if not quantized or not isinstance(y, Tensor):
             return
         start, sums = following.start, self.scene.sums
         held = self.scene.held(self.rank, start.rows, by_token=start.by_token)
-        part, _ = _share(self.scene.topology.mesh, self.rank, start.owes)
+        part, _ = share(self.scene.topology.mesh, self.rank, start.owes)
         sums.bring(place, f"part {part}", y[held.positions], held.tokens)
         for name, term in terms.items():
             own = term if term.dim() == 1 else term[held.positions]
@@ -311,14 +335,13 @@ class RankProgram:
         x[held.positions] = right[held.tokens]
         return x
 
-    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Tensor:
+    def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
         """The sum of a stage's output, where compute has to do it."""
-        reduced: Tensor = exit_.reduce_output(y, **terms)
-        return reduced
+        return ended(exit_, y, terms)
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""
-        part, parts = _share(self.scene.topology.mesh, self.rank, following.start.owes)
+        part, parts = share(self.scene.topology.mesh, self.rank, following.start.owes)
         return scattered(self.scene.subject.fixture.partial(place, x, part, parts))
 
     def _attend(self, place: Place, x: Tensor, held: Held, following: Boundary) -> Tensor:
@@ -328,7 +351,7 @@ class RankProgram:
         were just compared with it.
         """
         start, fixture = following.start, self.scene.subject.fixture
-        part, parts = _share(self.scene.topology.mesh, self.rank, start.owes)
+        part, parts = share(self.scene.topology.mesh, self.rank, start.owes)
         out = self.scene.held(self.rank, start.rows, by_token=start.by_token)
         y = torch.full((out.count, fixture.width), PAD, dtype=torch.float64)
         seen = self.scene.mixed[place][out.tokens]
@@ -352,74 +375,3 @@ class RankProgram:
         self.error = max(self.error, error)
         if not error <= TOLERANCE:
             raise MismatchError(f"{what}: error {error:.3g}")
-
-
-def _crossings(scene: Scene) -> dict[Place, Edge]:
-    """The edge that the output of each stage crosses, where a sum may travel quantised."""
-    stack, graph = scene.subject.plan.stack, scene.subject.plan.graph
-    if all(stage.quantized_sum is None for stage in stack.stages):
-        return {}
-    places = [Place(index, name) for index, layer in enumerate(stack.layers) for name in layer]
-    edges = [edge for layer in graph.walk for edge in layer]
-    return dict(zip(places, [*edges[1:], graph.last], strict=True))
-
-
-def _share(mesh: Mesh, rank: int, owes: int) -> tuple[int, int]:
-    """Which part of an owed sum a rank contributes, of how many."""
-    part, parts = 0, 1
-    for index, (at, size) in enumerate(zip(coordinates(mesh, rank), mesh.sizes, strict=True)):
-        if owes >> index & 1:
-            part, parts = part * size + at, parts * size
-    return part, parts
-
-
-def scattered(x: Tensor) -> Tensor:
-    """The same values as a view that is not contiguous, between columns of NaN."""
-    wide = torch.full((x.shape[0], 2 * x.shape[1]), float("nan"), dtype=x.dtype)
-    wide[:, ::2] = x
-    return wide[:, ::2]
-
-
-def _on_time(compute: Callable[[], Any], *, early: bool) -> Callable[[], Any]:
-    """What a stage beside a branch leaves: computed now, or when the branch is at its end."""
-    if not early:
-        return compute
-    output = compute()
-    return lambda: output
-
-
-def _spoil(given: Tensor | tuple[Tensor, ...], residual: Tensor) -> None:
-    """Overwrites a stage's input after its last use; not what is the stream's or the model's."""
-    for x in (given,) if isinstance(given, Tensor) else given:
-        of_stream = x.untyped_storage().data_ptr() == residual.untyped_storage().data_ptr()
-        if x.dim() and not of_stream:
-            x.fill_(float("nan") if x.is_floating_point() else 85)
-
-
-def qkv_latent(x: Tensor, batch: object) -> Tensor:
-    """What stands for a model's latent of the rows x [rows, width]: [rows, 5]."""
-    return torch.sin(x[:, :5] + x[:, -5:])
-
-
-def bind_arguments(plan: StackPlan, stage: str, params: dict[str, Tensor]) -> dict[str, object]:
-    """What ``layer.bind`` takes for one stage.
-
-    The norm of a built-in read goes by the stage's own name, a parameter of a declared operation by
-    the stage's name and its own.
-    """
-    declared = plan.stack.stage(stage)
-    read, update = plan.operations[declared.read], plan.operations[declared.update]
-    named = {stage if read.call is None else f"{stage}_{name}": name for name in read.params}
-    named |= {f"{stage}_{name}": name for name in update.params}
-    if declared.transform is not None:
-        transform = plan.operations[transform_operation(declared.transform.name)]
-        named |= {f"{stage}_{name}": name for name in transform.params}
-    if plan.stack.branch is not None and stage == plan.stack.branch.stages[0]:
-        named.pop(stage, None)  # its input has been read
-    bound: dict[str, object] = {
-        argument: Parameter(params[name]) for argument, name in named.items()
-    }
-    scales = declared.quantize.params if declared.quantize else ()
-    if declared.latent_input:
-        bound[f"{stage}_qkv_latent"] = qkv_latent
-    return bound | {f"{stage}_{name}": ScaleParameter(params[name]) for name in scales}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 
@@ -12,10 +11,13 @@ import torch
 from boundaryc.language.model import Stage
 from boundaryc.operations import transform_operation
 from boundaryc.plan.result import StackPlan
+from boundaryc.verify.binding import last_params
 from boundaryc.verify.cells import Outcome, run_cell
 from boundaryc.verify.deeds import draw
 from boundaryc.verify.fixture import build_fixture, embeddings
 from boundaryc.verify.oracle import Reference, interpret
+from boundaryc.verify.overlap import run_halves
+from boundaryc.verify.poison import poisoned_allocations
 from boundaryc.verify.quantized import GROUP
 from boundaryc.verify.scene import Cell, Scene, Subject, stage_scene
 
@@ -33,15 +35,20 @@ class Prover:
             width = max(2, -(-width // GROUP)) * GROUP
         elif any(one.quantized_sum for one in plan.stack.stages):
             width = max(width, GROUP + GROUP // 2)  # a block, and one that is not full
-        fixture = build_fixture(plan.stack, stage_params(plan), width=width, seed=seed)
+        fixture = build_fixture(
+            plan.stack, stage_params(plan), width=width, seed=seed, last=last_params(plan)
+        )
         self.subject = Subject(plan, package, fixture)
         self._references: dict[tuple[int, ...], tuple[torch.Tensor, Reference]] = {}
 
     def run(self, cell: Cell, *, schedule: int | None = None, deeds: int | None = None) -> Outcome:
         """One cell; ``schedule`` draws the order in which the ranks run.
 
-        ``deeds`` draws what the model does with outputs between stages; None: nothing.
+        ``deeds`` draws what the model does with outputs between stages; None: nothing, and nothing
+        in a cell that runs in halves.
         """
+        if cell.halves:
+            return run_halves(self, cell, schedule=schedule)
         with poisoned_allocations():
             return run_cell(self.scene(cell, deeds), seed=schedule)
 
@@ -114,6 +121,8 @@ def _smaller_topology(plan: StackPlan, cell: Cell, fails: Callable[[Cell], bool]
 
 
 def _smaller_rows(cell: Cell) -> Iterator[Cell]:
+    if cell.halves:
+        yield replace(cell, halves="")
     if len(cell.cuts) > 1:
         yield from (replace(cell, cuts=(cut,)) for cut in cell.cuts)
     for index, count in enumerate(cell.rows):
@@ -121,17 +130,3 @@ def _smaller_rows(cell: Cell) -> Iterator[Cell]:
             if 0 <= fewer < count:
                 rows = (*cell.rows[:index], fewer, *cell.rows[index + 1 :])
                 yield replace(cell, rows=rows)
-
-
-@contextmanager
-def poisoned_allocations() -> Iterator[None]:
-    """Fills every uninitialised tensor with NaN while it is open."""
-    before = torch.are_deterministic_algorithms_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from boundaryc.verify.oracle import Reference
 from boundaryc.verify.quantized_sums import Sums
 
 Split = Literal["", "zigzag", "interleaved"]
+Halves = Literal["", "exits", "alone"]
 
 TOLERANCE = 1e-12
 """Largest allowed error, float64, relative to the largest value compared (at least 1)."""
@@ -35,7 +36,8 @@ class Cell:
     ``split`` deals the rows out to context-parallel shards; ``entry`` says whether the stack's
     input still owes its sum; ``many`` runs the plans of large batches on this small one; ``mode``
     is "prefill" or "decode", which only some stacks tell apart. ``cuts`` are the layers before
-    which the stack goes on on other ranks.
+    which the stack goes on on other ranks. With ``halves`` the batch is split into two that overlap
+    in every layer, whose FFNs compute inside exits or "alone", without them.
     """
 
     topology: str
@@ -48,12 +50,14 @@ class Cell:
     many: bool = False
     mode: str = "prefill"
     cuts: tuple[int, ...] = ()
+    halves: Halves = ""
 
     def __str__(self) -> str:
         rows = ",".join(map(str, self.rows))
         extras = [self.split, self.entry if self.entry != "complete" else "", "many" * self.many]
         extras.append("decode" * (self.mode == "decode"))
         extras.append(f"cut {','.join(map(str, self.cuts))}" if self.cuts else "")
+        extras.append(f"halves {self.halves}" if self.halves else "")
         more = "".join(f" {extra}" for extra in extras if extra)
         return f"{self.topology} {self.variant} {self.policy} {self.padding}{more} [{rows}]"
 

@@ -56,10 +56,8 @@ def test_what_is_not_built_is_rejected_by_name() -> None:
     """Every statement that waits names a construct that is closed, and each of these is named."""
     gates = {gate for row in PENDING for gate in re.findall(r"`([^`]+)`", row[2])}
     assert all(re.fullmatch(r"`[^`]+`", row[2]) for row in PENDING)
-    assert gates <= PLANNED.keys()
-    # a number of streams is no statement
-    assert PLANNED.keys() - gates == {"streams"}
+    assert gates == PLANNED.keys()
 
 
 def test_the_page_has_statements() -> None:
-    assert (len(BUILT) > 110, len(PENDING) > 10) == (True, True)
+    assert (len(BUILT) > 110, len(PENDING) > 0) == (True, True)

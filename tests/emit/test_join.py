@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.drafts import draft, rendered
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.script import Calls
 from boundaryc.graph.build import Edge, Node
 from boundaryc.operations import BUILTIN
 from boundaryc.plan.cost import Cost

@@ -96,6 +96,14 @@ def test_kernels_are_operators_of_torch(tmp_path: Path) -> None:
     program("operator_program.py", path, TRITON_INTERPRET="1")
 
 
+@pytest.mark.parametrize("width", [16384, 16385])
+def test_fu8_wide_rows_too(tmp_path: Path, width: int) -> None:
+    """flashinfer-ai/flashinfer#718: whole rows, also one that ends inside of a block."""
+    path = written(tmp_path, width, rounded=False)
+
+    program("kernel_program.py", path, "0", "1", TRITON_INTERPRET="1")
+
+
 @pytest.mark.parametrize("rounded", [False, True])
 def test_what_is_added_may_have_a_factor(tmp_path: Path, rounded: bool) -> None:
     """A constant of the call, exact as the factor of the torch path."""
@@ -112,11 +120,23 @@ def test_weights_have_an_offset_and_norms_differ(tmp_path: Path) -> None:
     program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
 
 
-def test_layer_norms_agree_with_float64(tmp_path: Path) -> None:
-    """With a bias and without, beside columns that are none."""
-    path = written(tmp_path, 100, rounded=True, offset=1.0, needs=LAYER)
+@pytest.mark.parametrize(("width", "rounded"), [(100, True), (64, False)])
+def test_layer_norms_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -> None:
+    """With a bias and without, beside columns that are none, and where there are no such columns.
 
-    program("kernel_program.py", path, "1", TRITON_INTERPRET="1")
+    In the latter what norms of stages differ in, and a factor, are arguments behind the bias.
+    """
+    varies = () if rounded else VARIES
+    path = written(
+        *(tmp_path, width),
+        rounded=rounded,
+        scaled=not rounded,
+        offset=1.0,
+        varies=varies,
+        needs=LAYER,
+    )
+
+    program("kernel_program.py", path, str(int(rounded)), "3", TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize(

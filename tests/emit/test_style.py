@@ -13,6 +13,24 @@ from tests.verify.subjects import compiled as in_memory
 from tests.verify.test_branch_cells import BASES
 from tests.verify.test_operations import STACKS, text
 
+FUSED = """boundaryc: 1
+stack: fused
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+stages:
+  attention: {kind: attention, norm: {kind: rms, eps: 1.0e-5, weight_offset: 1.0}}
+  mlp: {kind: ffn, norm: {kind: layer, eps: 1.0e-6, bias: true}, update: sandwich}
+  experts: {kind: ffn, sparse: true, reduction: scoped, finalize: deferred}
+layers: {count: 4, default: [attention, experts], at: {"0": [attention, mlp]}}
+topologies:
+  tp4: {tp: 4}
+  tp4_dp2: {tp: 4, attn_dp: 2}
+fusion: {providers: [first, second]}
+extras: {deepstack: {after: ["0-1"]}}
+terminal: {norm: false}
+"""
+"""Calls that are long and stand in a branch of their own."""
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -21,6 +39,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
+    trees["fused"] = in_memory(FUSED)[1]
     trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():
         for name, content in files.items():

@@ -10,6 +10,7 @@ import pytest
 from boundaryc.language import (
     Additive,
     Capture,
+    Extra,
     NormSpec,
     Quantize,
     Stack,
@@ -19,6 +20,7 @@ from boundaryc.language import (
     loads,
 )
 from boundaryc.language.lint import lint
+from boundaryc.language.model import Terminal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 BASE = (FIXTURES / "base.yaml").read_text(encoding="utf-8")
@@ -135,6 +137,12 @@ def test_captures() -> None:
     )
 
 
+def test_extras() -> None:
+    """By name, layers ascending, ranges with both ends."""
+    assert loads(ALL).extras == (Extra("deepstack", (0, 1, 3)),)
+    assert loads(BASE).extras == ()
+
+
 def test_a_draft_inherits_what_it_does_not_say() -> None:
     """And has nothing that it does not use."""
     target, draft = loads(ALL), _draft("demo_nextn")
@@ -147,7 +155,7 @@ def test_a_draft_inherits_what_it_does_not_say() -> None:
     assert (draft.norm, draft.hidden_size) == (target.norm, target.hidden_size)
     assert (draft.topologies, draft.variants) == (target.topologies, target.variants)
     assert (draft.entry, draft.policy_auto) == ("partial", "ar")
-    assert (draft.captures, draft.drafts) == ((), ())
+    assert (draft.captures, draft.extras, draft.drafts) == ((), (), ())
     assert (target.entry, target.policy_auto) == ("complete", "rsv")
     assert [operation.name for operation in draft.operations] == ["gate"]
     assert [operation.name for operation in target.operations] == ["merge", "soften"]
@@ -193,9 +201,43 @@ def test_places_in_a_draft() -> None:
     assert row(loads(ALL), "stages.attention.additive.bias") == "additive"
 
 
+FUSED = BASE.replace("sparse: true}", "sparse: true, finalize: deferred}") + (
+    "fusion: {providers: [first, second]}\n"
+)
+ENDS = {
+    "": Terminal(),
+    "terminal: {norm: false}\n": Terminal(norm=False),
+    "terminal: {finalize: deferred}\n": Terminal(finalize="deferred"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_fusion_and_ends(end: str) -> None:
+    """Providers keep their order, a draft has them too, and an end of its own."""
+    draft = (
+        "drafts: {next: {layers: {count: 1, default: [attention, mlp]}, terminal: {norm: false}}}\n"
+    )
+    stack = loads(FUSED + end + draft)
+    assert (stack.fusion, stack.terminal) == (("first", "second"), ENDS[end])
+    assert stack.stage("experts").finalize == "deferred"
+    assert (stack.drafts[0].fusion, stack.drafts[0].terminal) == (
+        stack.fusion,
+        Terminal(norm=False),
+    )
+    texts = [canonical(loads(FUSED + other)) for other in ENDS]
+    assert len({*texts, canonical(loads(FUSED.replace("first, second", "second, first")))}) == 4
+
+
+def test_an_end_that_is_written_out_is_the_default() -> None:
+    """Nothing of it is in the canonical text."""
+    plain = BASE + "terminal: {norm: true, finalize: here}\n"
+    assert canonical(loads(plain)) == canonical(loads(BASE))
+
+
 SAME = {
     "order of terms": ("{sink: divided, bias: rank0}", "{bias: rank0, sink: divided}"),
     "order of layers": ('["4-5", 1]', "[1, 5, 4]"),
+    "order of extras": ('["0-1", 3]', '[3, "0-1"]'),
     "order of axes": ("[attn_tp, attn_cp]", "[attn_cp, attn_tp]"),
     "defaults": ("scale: token}", "scale: token, keep: false}, post_addition: false"),
     "number": ("{scale: 2}", "{scale: 2.0}"),
@@ -229,6 +271,7 @@ def test_canonical_ignores_what_has_no_meaning(old: str, new: str) -> None:
         ("reduction: local_tail", "reduction: scoped"),
         ("kind: attention, reduction: scoped", "kind: mixer"),
         ('["4-5", 1]', "[4, 1]"),
+        ('["0-1", 3]', "[1, 3]"),
         ("after: [", "before: ["),
         ("rows: input", "rows: producer"),
         ("entry: partial", "entry: complete"),

@@ -44,12 +44,20 @@ def _lint(fragment: str) -> list[tuple[str, int, int]]:
         ),
         ("stages:\n  attention: {kind: attention, order: token}\n  mlp: {kind: ffn}\n",
          ("BC602", 2, 39)),
+        ("stages:\n  attention: {kind: mixer, gathers_tp_input: false}\n  mlp: {kind: ffn}\n",
+         ("BC602", 2, 46)),
         (
             "stages:\n  attention: {kind: attention}\n  mlp: {kind: ffn, joins_sum: allow}\n"
             "topologies: {t: {tp: 4, dense_tp: 1}}\n",
             ("BC602", 3, 31),
         ),
         ("topologies: {t: {tp: 1, link: {latency_us: 3}}}\n", ("BC602", 1, 25)),
+        ("topologies: {t: {tp: 1}}\nfusion: {providers: [a]}\n", ("BC602", 2, 1)),
+        (
+            SPARSE.replace("sparse: true", "sparse: true, finalize: deferred")
+            + "topologies: {t: {tp: 4, moe: {all_to_all: true}}}\nfusion: {providers: [a]}\n",
+            ("BC602", 3, 44),
+        ),
         (READ.replace("FACTS", "facts: [row_wise], read_whole: [attn_tp]"), ("BC603", 1, 63)),
         (READ.replace("FACTS", "read_local: [attn_dp]"), ("BC603", 1, 44)),
         ("topologies: {b: {tp: 4}, a: {tp: 4, dense_tp: tp}}\n", ("BC604", 1, 26)),

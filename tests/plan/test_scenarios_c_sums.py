@@ -192,6 +192,22 @@ def _with_equal_partials(
     return numbers(prover, spec.name, compute, policy=policy, rows_per_dp=rows, terms=terms)[0]
 
 
+def test_the_check_leaves_equal_pads_beside_zeros_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partials of 0, and what happens to be in pads, the same on all ranks of a sum."""
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
+    spec = topology(4, dp=2, dense=2)
+
+    def compute(stage: Stage, x: Tensor) -> Tensor:
+        own = torch.zeros_like(x)
+        own[stage.batch.group_real_rows :] = 7.0
+        return own if stage.name == "attention" else summed(stage, own)
+
+    sample = stack(spec, layers=(("attention", "mlp"),) * 2, variants=("ordinary",))
+    with subject(sample) as prover:
+        done, _ = numbers(prover, spec.name, compute, rows_per_dp=[4, 3], padding="max_len")
+    assert [one.residual.shape[0] for one in done] == [4] * 4
+
+
 def test_dr7_either_owner_sums_once() -> None:
     """vllm-project/vllm-gaudi#1451: compute or the boundary, one all-reduce; both is refused."""
     spec = topology(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
-from boundaryc.report.plans import ROOT, Compared, compared, page
+from boundaryc.report.plans import ROOT, Compared, beside, compared, page
 
 
 @cache
@@ -43,3 +43,20 @@ def test_many_rows_reach_the_least_under_data_parallelism() -> None:
             sent = [each for crossing in one.layer for each in crossing.ours]
             least = sum(crossing.least for crossing in one.layer)
             assert sum((each.rows for each in sent), Fraction()) == least, one.names
+
+
+def test_a_stack_with_a_branch_is_shown() -> None:
+    """Every boundary of it, each once, and none that sends less than the least."""
+    shown = beside()
+    assert {(one.topology.spec.name, one.few) for one in shown} == {
+        (name, few) for name in ("tp8", "tp8_dp4", "tp8_dp4_a2a") for few in (True, False)
+    }
+    for one in shown:
+        names = {crossing.name.partition(",")[0] for crossing in one.crossings}
+        assert names >= {"input of experts -> dense", "experts -> merge", "dense_2 -> merge"}
+        assert names >= {"merge -> attention", "merge -> final norm"}
+        for crossing in one.crossings:
+            rows = sum((each.rows for each in crossing.ours), Fraction())
+            assert rows >= crossing.least, (one.names, crossing.name)
+    (merged,) = [each for each in shown[0].crossings if each.name == "merge -> attention"]
+    assert [each.text for each in merged.ours] == ["all_reduce(tp)"]

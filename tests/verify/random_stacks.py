@@ -19,7 +19,7 @@ from boundaryc.plan.provenance_batches import count_vectors, size_vectors
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import CONTEXT_PARALLEL
 from boundaryc.verify.cells import Cell
-from boundaryc.verify.matrix import Selection, matrix
+from boundaryc.verify.matrix import Selection, all_plain, matrix
 from boundaryc.verify.modules import forget, import_package
 from boundaryc.verify.overlap import overlapped
 from boundaryc.verify.run import Prover
@@ -90,17 +90,12 @@ def _overlap(prover: Prover, cell: Cell, draw: random.Random) -> None:
     """The same cell in two halves, whose FFNs run with or without exits."""
     first = tuple(draw.randint(0, rows) for rows in cell.rows)
     without_exits, schedule = draw.random() < 0.7, draw.randrange(1 << 30)
-    without_exits &= not cell.cuts or _folds(prover.subject.plan)  # else the cut refuses
+    if cell.cuts and not all_plain(prover.subject.plan):
+        without_exits = False  # such an output is folded where it travels
     try:
         overlapped(prover, cell, first, without_exits=without_exits, schedule=schedule)
     except Exception as error:
         raise WrongError(f"{cell} in halves, the first {first}: {error}") from error
-
-
-def _folds(plan: StackPlan) -> bool:
-    """Whether the output of every FFN can be added to the residual as it is, scaled or not."""
-    updates = (plan.operations[stage.update] for stage in plan.stack.stages if stage.kind == "ffn")
-    return all(update.call is None or update.facts.plain_add for update in updates)
 
 
 def _first_code(error: BoundarycError, case: Case) -> str:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_ends import UNNORMED, fused
+from tests.verify.random_residuals import Residual, residuals, unread
+
 Draw = st.DrawFn
 
 ATTENTIONS = ("attention", "mixer", "attention_b", "table", "a")
@@ -14,6 +17,8 @@ FFNS = ("mlp", "experts", "mlp_gate", "column", "any", "mlp_exit", "b2")
 
 BESIDE = {"side": "dense", "shortcut": "sparse", "look": "attention", "beside_ffn": "dense"}
 """Stages of branches, by name: attention, dense or sparse."""
+
+LORA = "lora: true"
 
 LASTING = ("outlives_producer", "at_producer")
 """One of these is claimed, nearly always, of an update with parameters."""
@@ -74,22 +79,32 @@ def cases(draw: Draw) -> Case:
     layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=5))
     used = [name for name in kinds if any(name in layer for layer in layers) or _rarely(draw)]
     operations: dict[str, str] = {}
+    residual = residuals(draw)
     width = draw(st.sampled_from((64, 64, 96, 4096)))
-    stages = [f"  {name}: {_stage(draw, kinds[name], operations, width)}" for name in used]
+    stages = [
+        f"  {name}: {_stage(draw, kinds[name], operations, width, residual)}" for name in used
+    ]
     beside = draw(st.lists(st.sampled_from(sorted(BESIDE)), min_size=1, max_size=3, unique=True))
-    if draw(st.integers(0, 4)) != 2:
+    if draw(st.integers(0, 4)) != 2 or residual:
         beside = []
     stages += _branch_stages(draw, beside, operations, width)
     every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
     topologies, able = _topologies(draw, every)
     if beside and not _rarely(draw):
         able = {"ordinary"}
-    drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width)
+    drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
+    if residual:
+        residual.declare(operations)
+    switches = [] if beside else _switches(draw)
+    stages, ends = fused(draw, stages, layers[-1][-1], alone=not beside and LORA not in switches)
+    if residual and UNNORMED in ends and not drafts:
+        residual = unread(residual, operations)
     lines = [
         "boundaryc: 1",
         "stack: sample",
         f"hidden_size: {width}",
         f"norm: {_norm(draw, '1.0e-6')}",
+        *([residual.line] if residual else []),
         "stages:",
         *stages,
         *_layers(draw, layers),
@@ -99,15 +114,18 @@ def cases(draw: Draw) -> Case:
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
-        *_pipeline(draw, len(layers)),
-        *([] if beside else _switches(draw)),
+        *(pipeline := _pipeline(draw, len(layers))),
+        *_captures(draw, len(layers), cuts=bool(pipeline)),
+        *_extras(draw, len(layers)),
+        *switches,
+        *ends,
     ]
     return Case("\n".join(lines) + "\n", draw(st.integers(0, 2**32 - 1)))
 
 
 def _switches(draw: Draw) -> list[str]:
     """Two-batch overlap and LoRA, which are not for a stack with a branch."""
-    switches = ("overlap: {two_batch: true}", "lora: true")
+    switches = ("overlap: {two_batch: true}", LORA)
     return [switch for switch in switches if draw(st.integers(0, 3)) == 2]
 
 
@@ -144,6 +162,33 @@ def _pipeline(draw: Draw, layers: int) -> list[str]:
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
 
 
+def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
+    """In one case of three one or two captures; where there are cuts most of them travel."""
+    if draw(st.integers(0, 2)) != 1:
+        return []
+    found = []
+    for name in ("eagle", "probe")[: draw(st.integers(1, 2))]:
+        places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
+        words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
+        words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
+        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+            words.append("travels: true")
+        found.append(f"{name}: {{{', '.join(words)}}}")
+    return [f"captures: {{{', '.join(found)}}}"]
+
+
+def _extras(draw: Draw, layers: int) -> list[str]:
+    """In one case of four one or two extras; seldom after a layer that is not there."""
+    if draw(st.integers(0, 3)) != 2:
+        return []
+    known = st.integers(0, layers - 1 + _rarely(draw))
+    found = []
+    for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
+        after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
+        found.append(f"{name}: {{after: {after}}}")
+    return [f"extras: {{{', '.join(found)}}}"]
+
+
 def _kinds(draw: Draw) -> dict[str, str]:
     """The stages to choose from, by name: attention, dense or sparse."""
     attentions = draw(st.lists(st.sampled_from(ATTENTIONS), max_size=2, unique=True))
@@ -156,13 +201,21 @@ def _layer(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(names), min_size=1, max_size=min(4, len(names)), unique=True)
 
 
-def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str:
+def _stage(
+    draw: Draw,
+    kind: str,
+    operations: dict[str, str],
+    width: int,
+    residual: Residual | None = None,
+) -> str:
     words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
     if kind == "sparse":
         words.append("sparse: true")
-    if draw(st.integers(0, 7)) == 5:
+    if not residual and draw(st.integers(0, 7)) == 5:
         return f"{{{', '.join([*words, *_named(draw, kind)])}}}"
-    for role, built_in in (("read", ("norm", "raw")), ("update", ("add",))):
+    words += residual.words(draw, operations) if residual else []
+    roles = (("read", ("norm", "raw")), ("update", ("add",)))
+    for role, built_in in () if residual else roles:
         own = tuple(name for name, known in OPERATIONS.items() if known[0] == role)
         chosen = draw(st.sampled_from((*built_in * 3, *own)))
         if chosen in OPERATIONS and chosen not in operations:
@@ -173,6 +226,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append("order: token")
     declared = operations.get("plain", "") if "update: plain" in words else ""
     plain = "[plain_add" in declared
+    if residual:
+        return f"{{{', '.join([*words, *_of_any(draw, kind)])}}}"
     if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
         words.append("joins_sum: allow")
     added = "quantized_sum" in declared or "update" not in " ".join(words)
@@ -183,6 +238,8 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+        words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
     if kind != "attention" and _rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:
@@ -192,6 +249,14 @@ def _stage(draw: Draw, kind: str, operations: dict[str, str], width: int) -> str
     if draw(st.integers(0, 3)) == 2 and ("read: " not in " ".join(words) or _rarely(draw)):
         words.append(f"norm: {_norm(draw, draw(st.sampled_from(('1.0e-6', '1.0e-5', '0.25'))))}")
     return f"{{{', '.join(words)}}}"
+
+
+def _of_any(draw: Draw, kind: str) -> list[str]:
+    """Keys that go with any read and update."""
+    words = [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+    if kind != "attention" and draw(st.integers(0, 3)) == 2:
+        words.append(draw(st.sampled_from(("defer: false", "transform: {scale: 0.5}"))))
+    return words
 
 
 def _named(draw: Draw, kind: str) -> list[str]:
@@ -224,7 +289,13 @@ def _quantization(draw: Draw, width: int) -> str:
     return f"{{format: {form}, scale: {scale}{keep}}}"
 
 
-def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width: int) -> list[str]:
+def _drafts(
+    draw: Draw,
+    kinds: dict[str, str],
+    operations: dict[str, str],
+    width: int,
+    residual: Residual | None,
+) -> list[str]:
     """In one case of four a draft of the stack's stages, one of which it may replace."""
     if draw(st.integers(0, 3)) != 2:
         return []
@@ -233,7 +304,8 @@ def _drafts(draw: Draw, kinds: dict[str, str], operations: dict[str, str], width
     words = [form]
     if draw(st.booleans()):
         name = draw(st.sampled_from(sorted({name for layer in layers for name in layer})))
-        words.append(f"stages: {{{name}: {_stage(draw, kinds[name], operations, width)}}}")
+        own = _stage(draw, kinds[name], operations, width, residual)
+        words.append(f"stages: {{{name}: {own}}}")
     words.append(f"entry: {draw(st.sampled_from(('complete', 'partial')))}")
     if draw(st.booleans()):
         words.append(f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}")

@@ -177,7 +177,8 @@ def test_every_cell_has_options_that_select_it_alone(cut: bool) -> None:
 
     wide = STACK.replace("hidden_size: 64", "hidden_size: 4096")  # size of batch matters there
     wide = wide.replace("{kind: attention}", "{kind: attention, quantized_sum: int8}")
-    wide = wide.replace("count: 1", "count: 4") + "pipeline: {payload: partial}\n" * cut
+    wide = wide.replace("count: 1", "count: 4")
+    wide += "pipeline: {payload: partial}\noverlap: {two_batch: true}\n" * cut
     plan = plan_stack(loads(wide))
     every = list(matrix(plan, Selection()))
     assert {cell.entry for cell in every} == {"complete", "partial"}
@@ -193,9 +194,10 @@ def test_every_cell_has_options_that_select_it_alone(cut: bool) -> None:
         "--entry": "entries",
         "--size": "sizes",
         "--mode": "modes",
+        "--halves": "halves",
     }
     for cell in (*every[::17], *[cell for cell in every if cell.many][::17]):
-        words = _cell_words(cell, can_cut=cut)
+        words = _cell_words(cell, can_cut=cut, can_split=cut)
         given = dict(zip(words[::2], words[1::2], strict=True))
         chosen: dict[str, object] = {
             key: (given[name],) if name in given else () for name, key in names.items()

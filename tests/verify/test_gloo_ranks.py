@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
+from boundaryc.graph.policy import POLICIES
 from boundaryc.language import loads
 from boundaryc.verify.cells import Cell
 from tests.gloo.pool import shared_pool
-from tests.verify.test_operations import STACKS, text
+from tests.verify.extras_stacks import EXTRAS
+from tests.verify.pair_stacks import PAIRS
+from tests.verify.test_operations import HEAD, STACKS, text
 from tests.verify.test_pipeline import PAYLOADS
 
 TOPOLOGIES = "topologies: {tp4: {tp: 4}, tp4_dp2: {tp: 4, attn_dp: 2}}\n"
@@ -49,11 +54,12 @@ def test_real_ranks_agree_with_the_oracle(name: str) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("name", ["mixers", "tails", "updates"])
+@pytest.mark.parametrize("name", ["mixers", "tails", "updates", "extras"])
 def test_two_pipeline_stages_of_real_ranks(name: str, payload: str) -> None:
     """Two ranks hand over to two others, before each layer; empty ranks too."""
     topologies = "topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}}\n"
-    stack = text(name, topologies)
+    stack = text("tails" if name == "extras" else name, topologies)
+    stack = stack.replace(STACKS["tails"], EXTRAS) if name == "extras" else stack
     stack = stack.replace("context_parallel, ", "").replace(", context_parallel]", "]")
     stack += f"pipeline: {{payload: {payload}}}\n"
     count = len(loads(stack).layers)
@@ -69,4 +75,22 @@ def test_two_pipeline_stages_of_real_ranks(name: str, payload: str) -> None:
 
     results = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
 
+    assert all(error < 1e-12 for errors in results for error in errors)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_cut_between_any_two_kinds_of_stage_on_real_ranks(payload: str) -> None:
+    """Each pair once: two ranks hand over to two others, under policies and topologies in turns."""
+    topologies = "topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}}\n"
+    stack = HEAD + PAIRS + topologies + f"pipeline: {{payload: {payload}}}\n"
+    turns = list(product(POLICIES, (("tp2", (3,)), ("tp2_dp2", (3, 0)))))
+    cells = [
+        Cell(topology, "ordinary", policy, "sum_len", rows, cuts=(cut,))
+        for cut in range(1, len(loads(stack).layers))
+        for policy, (topology, rows) in (turns[cut % len(turns)],)
+    ]
+
+    results = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
+
+    assert len(cells) == 36
     assert all(error < 1e-12 for errors in results for error in errors)

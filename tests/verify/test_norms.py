@@ -8,7 +8,7 @@ import torch
 from boundaryc.language import loads
 from boundaryc.language.model import NormSpec
 from boundaryc.verify.matrix import Selection, covering, matrix
-from boundaryc.verify.oracle import normalised
+from boundaryc.verify.meaning import normalised
 from boundaryc.verify.run import Prover
 from boundaryc.verify.world import World
 from tests.verify.subjects import compiled, prover

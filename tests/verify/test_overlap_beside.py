@@ -20,7 +20,12 @@ from tests.verify.test_operations import text
 from tests.verify.test_overlap import OVERLAP, TOPOLOGIES
 from tests.verify.test_quantized_sums import STACKS as QUANTIZED
 
-SAMPLE = Selection(policies=("ar", "rsv"), paddings=("sum_len",), batches=("uneven", "one_empty"))
+SAMPLE = Selection(
+    policies=("ar", "rsv"),
+    paddings=("sum_len",),
+    batches=("uneven", "one_empty"),
+    halves=("none",),
+)
 
 
 @pytest.fixture(autouse=True)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from boundaryc.graph.policy import POLICIES
+from boundaryc.runtime import pipeline
 from boundaryc.verify.fixture import Fixture, Place
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.run import Prover
 from boundaryc.verify.scene import Cell
 from boundaryc.verify.world import World
+from tests.verify.extras_stacks import EXTRAS
+from tests.verify.pair_stacks import PAIRS
 from tests.verify.subjects import prover
-from tests.verify.test_operations import STACKS, text
+from tests.verify.test_operations import CAPTURES, HEAD, STACKS, text
 
 TOPOLOGIES = """\
 topologies:
@@ -25,6 +30,11 @@ topologies:
   tp4_dp2: {tp: 4, attn_dp: 2, dense_tp: attn_tp, moe: {dp: 2, ep: 2}}
   tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2, all_to_all: true}}
   tp4_cp2: {tp: 4, attn_cp: 2}
+"""
+PAIR_TOPOLOGIES = """\
+topologies:
+  tp4_dp2: {tp: 4, attn_dp: 2, dense_tp: attn_tp, moe: {dp: 2, ep: 2}}
+  tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2}}
 """
 PAYLOADS = ("partial", "complete")
 JOINS = """\
@@ -37,6 +47,7 @@ operations:
 layers: {pattern: "DEDS.SA", stages: {D: [attention, mlp], E: [attention, experts], S: [mlp],
          A: [attention], ".": []}}
 """
+MORE = {"joins": JOINS, "extras": EXTRAS}
 SAMPLE = Selection(
     policies=("ar", "rs+rsv"),
     paddings=("sum_len",),
@@ -53,16 +64,17 @@ def _one_thread() -> Iterator[None]:
 
 
 def _cut(name: str, payload: str, damage: Callable[[dict[str, str]], None] | None = None) -> Prover:
-    stack = text(name, TOPOLOGIES) if name in STACKS else _joins()
-    return prover(f"{stack}pipeline: {{payload: {payload}}}\n", damage)
+    return prover(f"{_text(name)}pipeline: {{payload: {payload}}}\n", damage)
 
 
-def _joins() -> str:
-    return text("mixers", TOPOLOGIES).replace(STACKS["mixers"], JOINS)
+def _text(name: str) -> str:
+    if name in STACKS:
+        return text(name, TOPOLOGIES)
+    return text("mixers", TOPOLOGIES).replace(STACKS["mixers"], MORE[name])
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("name", [*STACKS, "joins"])
+@pytest.mark.parametrize("name", [*STACKS, *MORE])
 def test_a_cut_before_every_layer_changes_nothing(name: str, payload: str) -> None:
     """A plain forward, and one that uses outputs on either side of each cut."""
     subject = _cut(name, payload)
@@ -113,16 +125,14 @@ def _kept(subject: Prover, cell: Cell) -> list[list[Tensor]]:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("name", ["mixers", "tails", "joins"])
+@pytest.mark.parametrize("name", ["tails", "joins"])
 def test_cut_and_uncut_agree_bit_for_bit(name: str, payload: str) -> None:
-    """Every kind of stage before and behind a cut, under every policy, on uneven and empty ranks.
+    """Tails, joined residuals and updates at the producer, under every policy.
 
     What is summed is exact, so that a payload that is completed in another order of ranks
     still has the same bits.
     """
-    subject = _cut(name, payload)
-    own = subject.subject.fixture
-    object.__setattr__(subject.subject, "fixture", _Exact(own.width, own.weights, own.final))
+    subject = _exactly(_cut(name, payload))
     chosen = Selection(
         topologies=("tp4_dp2", "tp2_dp2"),
         policies=("ar", "rs", "rsv", "rs+rsv"),
@@ -132,6 +142,29 @@ def test_cut_and_uncut_agree_bit_for_bit(name: str, payload: str) -> None:
     cells = covering([cell for cell in matrix(subject.subject.plan, chosen) if cell.cuts])
     assert len({cell.policy for cell in cells}) == 4
     for cell in cells:
+        whole = _kept(subject, replace(cell, cuts=()))
+        for ranks in zip(_kept(subject, cell), whole, strict=True):
+            for cut, uncut in zip(*ranks, strict=True):
+                assert torch.equal(cut, uncut), str(cell)
+
+
+def _exactly(subject: Prover) -> Prover:
+    """The same with contributions whose sums do not depend on the order of ranks."""
+    own = subject.subject.fixture
+    object.__setattr__(subject.subject, "fixture", _Exact(own.width, own.weights, own.final))
+    return subject
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_cut_between_any_two_kinds_of_stage_keeps_the_bits(payload: str) -> None:
+    """Under every policy, on uneven and empty ranks, a cut before each of 37 layers of a stage."""
+    stack = HEAD + PAIRS + PAIR_TOPOLOGIES + f"pipeline: {{payload: {payload}}}\n"
+    subject = _exactly(prover(stack))
+    layers = subject.subject.plan.stack.layers
+    assert len({*pairwise(layers)}) == len({*layers}) ** 2 == 36
+    cuts = tuple(range(1, len(layers)))
+    for policy, (topology, rows) in product(POLICIES, (("tp4_dp2", (3, 1)), ("tp2_dp2", (0, 2)))):
+        cell = Cell(topology, "ordinary", policy, "unpadded", rows, cuts=cuts)
         whole = _kept(subject, replace(cell, cuts=()))
         for ranks in zip(_kept(subject, cell), whole, strict=True):
             for cut, uncut in zip(*ranks, strict=True):
@@ -168,6 +201,29 @@ def test_what_is_broken_is_found(what: str) -> None:
     cells = [cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts]
 
     assert any(subject.run(cell, deeds=1).failure for cell in covering(cells))
+
+
+def test_captures_arrive_as_they_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the producer's rows and on those of inputs, over one cut or several; else it is found."""
+    travelling = CAPTURES.replace("rows: producer}", "rows: producer, travels: true}")
+    travelling = travelling.replace("rows: input}", "rows: input, travels: true}")
+    small = "topologies: {tp4: {tp: 4}, tp4_cp2: {tp: 4, attn_cp: 2}}\n"
+    stack = text("captures", small).replace(CAPTURES, travelling)
+    subject = prover(stack + "pipeline: {payload: partial}\n")
+    every = [cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts]
+    cells = [*covering(every)[::2], replace(every[0], cuts=(4,))]
+    assert max(cells[-1].rows) > 1
+    assert [one.failure for one in map(subject.run, cells) if one.failure] == []
+
+    def reversed_rows(*parts: Any) -> dict[str, Tensor]:
+        rest, batch = received(*parts), parts[2]
+        for values in batch.captures.values():
+            values[:] = [value.flip(0) for value in values]
+        return rest
+
+    received = pipeline.captures_received
+    monkeypatch.setattr(pipeline, "captures_received", reversed_rows)
+    assert "did not arrive as it was taken" in str(subject.run(cells[-1]).failure)
 
 
 def test_only_cut_cells_of_a_pipeline() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.verify.faults import emitter, models_and_language, numbers, planner, runtime
+from tests.verify.faults import emitter, models_and_language, numbers, planner, runtime, streams
 
 FAULTS = (
     *planner.FAULTS,
@@ -10,4 +10,5 @@ FAULTS = (
     *runtime.FAULTS,
     *numbers.FAULTS,
     *models_and_language.FAULTS,
+    *streams.FAULTS,
 )

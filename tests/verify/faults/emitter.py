@@ -118,8 +118,8 @@ FAULTS = (
         "residual-kept-at-the-entry",
         "The stream is entered and the residual is not set.",
         SCRIPT,
-        'self._write(f"stream.enter({self.value})")',
-        'self._put(f"{self.value} = stream.enter({self.value})")',
+        "self._write(entered)",
+        'self._put(f"{self.value} = {entered}")',
         "refusals",
     ),
     _fault(

@@ -111,7 +111,7 @@ FAULTS = (
     _fault(
         "writes-into-the-stream",
         "Compute overwrites its input although it may be the stream itself.",
-        RANKS,
+        "boundaryc/verify/parts.py",
         "        if x.dim() and not of_stream:\n",
         "        if x.dim():\n",
         "values",

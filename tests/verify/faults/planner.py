@@ -160,8 +160,8 @@ FAULTS = (
         "attention-owes-nothing",
         "Attention counts as complete: its sum is never done.",
         CONTRACTS,
-        "        return (Contract(demands.attention_in, demands.rows, owes),)",
-        "        return (Contract(demands.attention_in, demands.rows, 0),)",
+        "        return (Contract(mixer_input(stage, demands), demands.rows, owes),)",
+        "        return (Contract(mixer_input(stage, demands), demands.rows, 0),)",
         "demo",
     ),
     _fault(

@@ -112,7 +112,7 @@ FAULTS = (
     _fault(
         "few-is-many",
         "A bound on rows is read as its opposite.",
-        BATCH,
+        "boundaryc/runtime/columns.py",
         "rows <= self.max_rows)",
         "rows > self.max_rows)",
         "units",
@@ -171,7 +171,7 @@ FAULTS = (
         "exit-never-reduces",
         "`reduce_output` returns what it is given.",
         EXITS,
-        "        hidden = self._decision.reduce(hidden, self._batch)",
+        "        hidden = self._sum(hidden)",
         "        pass",
         "values",
         "demo",

@@ -72,6 +72,42 @@ topologies:
   tp4: {tp: 4}
 variants: [ordinary, context_parallel, input_scattered]
 """,
+    "streams": """\
+boundaryc: 1
+stack: streams
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+residual: {kind: hyper_connections, streams: 2, iterations: 1}
+stages:
+  attention: {kind: attention}
+  mlp: {kind: ffn}
+  experts: {kind: ffn, sparse: true}
+layers: {pattern: "DEM", stages: {D: [attention, mlp], E: [attention, experts], M: [mlp]}}
+pipeline: {payload: partial}
+topologies:
+  tp4_dp2: {tp: 4, attn_dp: 2, moe: {ep: 4, all_to_all: true}}
+""",
+    "writing": """\
+boundaryc: 1
+stack: writing
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+residual: {kind: custom, streams: 1, enter: tripled}
+stages:
+  attention: {kind: attention, read: into}
+  mlp: {kind: ffn, read: placed, update: placed_update}
+layers: {count: 2, default: [attention, mlp]}
+topologies:
+  tp4_dp2: {tp: 4, attn_dp: 2}
+operations:
+  tripled: {role: enter, call: "tests.verify.stream_operations:tripled"}
+  into: {role: read, call: "tests.verify.stream_operations:normed_into", params: [scale],
+         facts: [rewrites_residual]}
+  placed: {role: read, call: "tests.verify.stream_operations:placed_read", params: [scale],
+           facts: [per_call]}
+  placed_update: {role: update, call: "tests.verify.stream_operations:placed_update",
+                  facts: [per_call]}
+""",
     "terms": """\
 boundaryc: 1
 stack: terms
@@ -94,7 +130,7 @@ norm: {kind: rms, eps: 1.0e-6, weight_offset: 1}
 stages:
   attention: {kind: attention, quantized_sum: int8, quantize: {format: fp8, scale: group128},
               norm: {kind: rms, eps: 0.25, weight_offset: -0.5}}
-  mlp: {kind: ffn, quantized_sum: fp8, quantize: {format: int8, scale: token, keep: true}}
+  mlp: {kind: ffn, quantized_sum: fp8, quantize: {format: int8, scale: token}}
   experts: {kind: ffn, sparse: true, quantize: {format: fp8, scale: static}}
 layers: {pattern: "DE", stages: {D: [attention, mlp], E: [attention, experts]}}
 topologies:

@@ -1,0 +1,37 @@
+"""Under which names generated functions know operations that have a module of their own."""
+
+from __future__ import annotations
+
+from boundaryc.plan.kernels import KERNELS
+from boundaryc.plan.result import StackPlan
+
+OWN_WORDS = (
+    *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
+    "_fused_",
+)
+"""What is in the name of a generated function, and of nothing that is imported."""
+
+
+def imported_names(plan: StackPlan) -> dict[str, str]:
+    """Under which name each operation from outside is imported, by operation."""
+    outside = {name: op for name, op in plan.operations.items() if op.call is not None}
+    taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
+    taken |= {*KERNELS, "BiasedNorm"}
+    taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
+    taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
+    taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
+    taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
+    taken |= {"FusedBoundary", "fused", "quantized_all_reduce"}
+    taken |= {param for op in outside.values() for param in op.params}
+    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
+    calls = {name: f"{op.call}" for name, op in outside.items()}
+    names: dict[str, str] = {}
+    for name, call in calls.items():
+        function = call.partition(":")[2]
+        others = {other.partition(":")[2] for other in calls.values() if other != call}
+        clashes = function in taken or function in others
+        clashes |= any(part in f"_{function}_" for part in OWN_WORDS)
+        own = ("complete_over_", "finish_to_send", "fold", "spread_to_")
+        clashes |= function.startswith(own)
+        names[name] = f"{name}_operation" if clashes else function
+    return names

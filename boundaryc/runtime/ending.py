@@ -1,0 +1,38 @@
+"""The end of a stack without a final norm."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from torch import Tensor
+
+from boundaryc.runtime.access import UNWRITTEN
+from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
+from boundaryc.runtime.crossing import crossing
+from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.stack import Stack
+from boundaryc.runtime.stream import ANY, OwedOutput, StreamState
+from boundaryc.runtime.table import LayerT
+
+
+class UnnormedStack(Stack[GroupsT, RowsT, LayerT]):
+    """A stack whose file says ``terminal: {norm: false}``: its last update runs at its producer."""
+
+    def norm(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """BoundaryError: what leaves this stack is the written residual."""
+        raise BoundaryError(
+            "this stack ends without a norm, as its file says: leave it through take_output"
+        )
+
+    def take_output(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> Tensor:
+        """As `Stack.take_output`; behind the last stage the stack file's captures are taken too."""
+        stream = batch.stream
+        if stream.at not in (ANY, self._end) or stream.state is StreamState.INITIAL:
+            return super().take_output(hidden, batch)
+        stream.check(hidden)
+        if stream.state is StreamState.PENDING:
+            raise BoundaryError(UNWRITTEN)
+        final = crossing(self._table.norm, self._table.norm_resume, batch)
+        leaving = LeavingBatch(batch)
+        output: Tensor = final(hidden, leaving, None)
+        return output
