@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
 from boundaryc.emit.layout_text import (
     bracketed,
@@ -15,8 +14,7 @@ from boundaryc.emit.layout_text import (
     tuple_lines,
     wrapped,
 )
-from boundaryc.emit.norms import FUNCTIONS, Norms, titled
-from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
+from boundaryc.emit.views import LayersView, LayerView, Lines, StackView
 from boundaryc.plan.result import StackPlan
 from boundaryc.topology.contracts import VARIANTS
 
@@ -121,47 +119,3 @@ def _layer_view(kind: LayerKind) -> LayerView:
 
 def _about(kind: LayerKind) -> str:
     return f"Boundaries of {listed(kind.stages)}" if kind.stages else "No boundaries"
-
-
-def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> RowwiseView:
-    """The view of ``rowwise.py`` and ``kernels.py``: only what some function calls."""
-    needs = {
-        need
-        for topology in functions
-        for variant in topology.variants.values()
-        for named in (*variant.functions.values(), *variant.beside.values())
-        for need in named.draft.needs
-    }
-    return norm_view(
-        plan.stack.name,
-        plan.stack.hidden_size,
-        Norms.of(plan.stack),
-        scaled=any(stage.update_scale is not None for stage in plan.stack.stages),
-        needs=needs,
-    )
-
-
-def norm_view(
-    name: str, width: int, norms: Norms, *, needs: Collection[str], scaled: bool = False
-) -> RowwiseView:
-    """The view for rows of ``width`` columns; ``needs`` are the functions that are called.
-
-    ``scaled``: what is added may have a factor, a constant of the call.
-    """
-    block = 1 << (width - 1).bit_length()
-    return RowwiseView(
-        name=name,
-        title=titled(needs),
-        width=width,
-        eps=repr(norms.usual.eps),
-        offset=norms.offset,
-        block=block,
-        warps=max(1, min(16, block // 512)),
-        masked=block != width,
-        rounded=norms.rounded,
-        may_round="rounded" in norms.varies,
-        scaled=scaled,
-        own_eps="eps" in norms.varies,
-        own_offset="offset" in norms.varies,
-        norms=tuple(norms.view(function, needs, scaled=scaled) for function in FUNCTIONS),
-    )
