@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from boundaryc.emit.layout_text import WIDTH, bracketed, listed
 from boundaryc.emit.views import NormView
 from boundaryc.language.model import NormSpec, Stack
+from boundaryc.operations import Operation
 
 FUNCTIONS = ("rms_norm", "layer_norm", "biased_layer_norm")
 """The functions of norms; each has one for the norm of a sum too."""
@@ -22,6 +23,12 @@ def function_of(norm: NormSpec) -> str:
 def type_of(norm: NormSpec) -> str:
     """What a model binds for a norm."""
     return "BiasedNorm" if norm.bias else "Norm"
+
+
+def bias_of(norm: NormSpec, operation: Operation, param: str) -> bool | None:
+    """Whether what is bound as ``param`` has a bias, as ``norm`` says; None if no layer norm is."""
+    normed = operation.facts.plain_norm or operation.param_type(param, "Norm") == "Norm"
+    return norm.bias if normed and norm.kind == "layer" else None
 
 
 @dataclass(frozen=True, slots=True)
