@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.layout_text import bracketed
 from boundaryc.language.model import NormSpec, Stack
+from boundaryc.operations import Operation
 from boundaryc.plan.kernels import NormKind
 
 
@@ -19,6 +20,12 @@ def function_of(norm: NormSpec) -> NormKind:
 def type_of(norm: NormSpec) -> str:
     """What a model binds for a norm."""
     return "BiasedNorm" if norm.bias else "Norm"
+
+
+def bias_of(norm: NormSpec, operation: Operation, param: str) -> bool | None:
+    """Whether what is bound as ``param`` has a bias, as ``norm`` says; None if no layer norm is."""
+    normed = operation.facts.plain_norm or operation.param_type(param, "Norm") == "Norm"
+    return norm.bias if normed and norm.kind == "layer" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
 from boundaryc.emit.layout_text import (
+    WIDTH,
     bracketed,
     bracketed_import,
     closed,
@@ -79,6 +80,8 @@ def layers_view(plan: StackPlan) -> LayersView:
     if "Any" in types:
         imports.append("from typing import Any")
     imports += ["", *bracketed_import("boundaryc.runtime", runtime)]
+    if any(param.bias is not None for param in params):
+        imports.append(f"from boundaryc.runtime import check_bias as {CHECK}")
     union = " | ".join(kind.name for kind in kinds)
     lines: Lines = (f"Layer = {union}",)
     if len(lines[0]) > 100:
@@ -105,16 +108,35 @@ def _layer_view(kind: LayerKind) -> LayerView:
     doc = [f"{param.name} is {param.meaning}" for param in params.values()]
     sentence = "These boundaries with the parameters of one layer, read at every call."
     bind_doc: Lines = (f'"""{sentence}"""',)
+    checks = tuple(line for param in params.values() for line in _check(param))
     if doc:
-        bind_doc = (f'"""{sentence}', "", *wrapped("", f"{'; '.join(doc)}.", indent=8), '"""')
+        about = f"{'; '.join(doc)}.{REFUSED if checks else ''}"
+        bind_doc = (f'"""{sentence}', "", *wrapped("", about, indent=8), '"""')
     return LayerView(
         name=kind.name,
         doc=f"{_about(kind)}: {kind.where}.",
         fields=tuple(f"{slot.stage.name}: {slot.boundary}" for slot in kind.slots),
         head=head,
         bind_doc=bind_doc,
+        checks=checks,
         arguments=tuple(arguments),
     )
+
+
+REFUSED = " BoundaryError for a layer norm with a bias that the stack file lacks, or the reverse."
+CHECK = "_check_bias"
+"""No parameter can be called so: names begin with a letter."""
+
+
+def _check(param: Param) -> Lines:
+    """The statement that compares a layer norm with what the stack file says of its bias."""
+    if param.bias is None:
+        return ()
+    items = [f'"{param.name}"', param.name, f"declared={param.bias}"]
+    inner = f"    {', '.join(items)}"
+    whole = bracketed(f"{CHECK}(", items, ")", indent=8)
+    fits = len(whole) == 1 or 8 + len(inner) > WIDTH
+    return whole if fits else (whole[0], inner, whole[-1])
 
 
 def _about(kind: LayerKind) -> str:

@@ -42,6 +42,7 @@ class LayerView:
     fields: Lines
     head: Lines
     bind_doc: Lines
+    checks: Lines
     arguments: Lines
 
 
@@ -69,6 +70,7 @@ class TopologyView:
     overlaps: bool
     providers: str
     base: str
+    final_bias: bool
     travels: Lines
     extras: Lines
     hash: str
