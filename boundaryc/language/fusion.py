@@ -59,7 +59,7 @@ def _against(
         yield "additive terms are added to a finalised output", "remove `finalize` or `additive`"
     if entry.transform is not None:
         yield "a transform takes a finalised output", "remove `finalize` or `transform`"
-    if not plain_add(entry.update, shape.operations) or _early(entry, shape):
+    if not plain_add(entry.update, shape.operations) or _at_producer(entry, shape):
         message = "what finishes a deferred finalize adds it to the residual in the next stage"
         yield message, "remove `finalize`, or use a plain update that may run there"
     if shape.lora:
@@ -69,7 +69,7 @@ def _against(
         yield message, "remove `finalize`, or the branch"
 
 
-def _early(entry: StageShape, shape: StackShape) -> bool:
+def _at_producer(entry: StageShape, shape: StackShape) -> bool:
     """Whether the update runs at its producer."""
     declared = shape.operations.get(entry.update) if isinstance(entry.update, str) else None
     return declared is not None and "at_producer" in declared.facts

@@ -41,6 +41,22 @@ layers: {{count: 1, default: [{", ".join("n" * length for length in LENGTHS)}]}}
 topologies: {{tp1: {{tp: 1}}}}
 """
 """Checks of norms on one line, on three, and with one argument a line."""
+STREAMS = """boundaryc: 1
+stack: streams
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+residual: {kind: hyper_connections, streams: 4, iterations: 12, eps: 1.0e-5}
+stages:
+  attention: {kind: attention, norm: {kind: rms, eps: 1.0e-5, weight_offset: 1.0}}
+  mlp: {kind: ffn, norm: {kind: layer, eps: 1.0e-6, bias: true}}
+layers: {count: 2, default: [attention, mlp]}
+captures: {eagle: {after: [0, 1]}, own: {before: [1], rows: input}}
+topologies: {tp4_dp2: {tp: 4, attn_dp: 2}}
+variants: [ordinary, sequence_parallel]
+pipeline: {payload: partial}
+overlap: {two_batch: true}
+"""
+"""Reads and updates that take coefficients, with everything that a residual may meet."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +66,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
-    trees["fused"] = in_memory(FUSED)[1]
-    trees["long_names"] = in_memory(LONG)[1]
+    own = {"fused": FUSED, "long_names": LONG, "streams": STREAMS}
+    trees |= {name: in_memory(one)[1] for name, one in own.items()}
     trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():
         for name, content in files.items():

@@ -84,6 +84,39 @@ def test_declined(runs: Prover, unfused: tuple[Tensor, Any]) -> None:
     assert census(traces) == unfused[1]
 
 
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_one_that_raises(runs: Prover, unfused: tuple[Tensor, Any], at_the_end: bool) -> None:
+    """The error goes through, nothing is finished again, and the next forward is right."""
+
+    class Failing:
+        def finalize(self, handoff: Any, residual: Tensor, gamma: Tensor) -> Tensor:
+            raise RuntimeError("the kernel failed after it was launched")
+
+    def model(forward: Forward) -> Tensor:
+        provider, batch = forward.rank.provider, forward.rank.batch
+        hidden = forward.run(forward.start(), None if at_the_end else [0])
+        provider.raises = True
+
+        def go_on(hidden: Any) -> Tensor:
+            if at_the_end:
+                return forward.end(hidden, handoff_norm=Failing())
+            x: Tensor = forward.boundary(1, "attention").prepare(hidden, batch)
+            return x
+
+        for error, says in ((RuntimeError, "after it was launched"), (BoundaryError, "belong")):
+            with pytest.raises(error, match=says):
+                go_on(hidden)
+        assert "complete" not in forward.rank.log
+        provider.raises = False
+        return for_norm(forward)
+
+    ranks, traces = forwards(runs, model=model, provider=Noting)
+
+    torch.testing.assert_close(outputs(ranks), unfused[0], rtol=0, atol=1e-12)
+    before = 3 if at_the_end else 2  # the sums that ran before the failure, and what it launched
+    assert [len(trace) for trace in traces] == [before + len(one) for one in unfused[1]]
+
+
 def test_completed_before_a_plain_norm(runs: Prover, unfused: tuple[Tensor, Any]) -> None:
     """FN-3, R34: without ``handoff_norm`` it is completed first, and may be captured then."""
     shown: list[Tensor] = []
