@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.language.model import Stage
+from boundaryc.operations import final_read
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary, StackPlan
 from boundaryc.topology import Mesh
@@ -80,9 +81,9 @@ def _adds_and_norms(plan: StackPlan, edge: Edge) -> bool:
         return False
     if plan.stack.norm_of(edge.consumer).kind != "rms":
         return False
-    if edge.consumer == FINAL:
-        return plan.stack.terminal.norm
-    read = plan.operations[plan.stack.stage(edge.consumer).read]
+    ends = edge.consumer == FINAL
+    name = final_read(plan.stack) if ends else plan.stack.stage(edge.consumer).read
+    read = plan.operations[name]
     return read.facts.plain_norm and read.call is None
 
 

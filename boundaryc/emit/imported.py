@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boundaryc.emit.norms import ADDED, FUNCTIONS
+from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 
 OWN_WORDS = (
@@ -16,7 +16,7 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
-    taken |= {*FUNCTIONS, *ADDED, "BiasedNorm"}
+    taken |= {*KERNELS, "BiasedNorm"}
     taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}

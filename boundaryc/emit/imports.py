@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from boundaryc.emit.drafts import Draft
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.layout_text import bracketed_import
-from boundaryc.emit.norms import ADDED, FUNCTIONS
 from boundaryc.emit.views import Lines
 from boundaryc.operations import PARAM_TYPES
+from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 
 RUNTIME = frozenset(
@@ -17,7 +17,7 @@ RUNTIME = frozenset(
     | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
-ROWWISE = frozenset({*FUNCTIONS, *ADDED})
+ROWWISE = frozenset(KERNELS)
 
 
 def module_imports(

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from boundaryc.emit.fused import may_defer_any
 from boundaryc.emit.layout_text import listed
-from boundaryc.emit.norms import type_of
-from boundaryc.language.model import Stage
+from boundaryc.emit.norms import bias_of, type_of
+from boundaryc.language.model import NormSpec, Stage
 from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One argument of a layer's ``bind``: its name, type, stage, and what it is for."""
+    """One argument of a layer's ``bind``: its name, type, stage, and what it is for.
+
+    ``bias`` says whether a layer norm has one, and is None for everything else.
+    """
 
     name: str
     type: str
     meaning: str
+    bias: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +106,13 @@ def _camel(name: str) -> str:
 def _slot(plan: StackPlan, name: str) -> StageSlot:
     stage = plan.stack.stage(name)
     read, update = plan.operations[stage.read], plan.operations[stage.update]
+    norm = plan.stack.norm_of(name)
     transform: tuple[Param, ...] = ()
     if stage.transform is not None:
         declared = plan.operations[transform_operation(stage.transform.name)]
-        norm = type_of(plan.stack.norm_of(name))
         transform = tuple(
             _transform_param(name, param, declared, norm) for param in declared.params
         )
-    norm = type_of(plan.stack.norm_of(name))
     reads = [_read_param(name, param, read, norm) for param in read.params]
     if plan.stack.branch is not None and name == plan.stack.branch.stages[0]:
         reads = []  # its input has been read
@@ -142,9 +145,11 @@ def _role(plan: StackPlan, stage: Stage) -> str:
     return dict(zip((branch.stages[0], branch.beside), ROLES, strict=True)).get(stage.name, "")
 
 
-def _transform_param(stage: str, param: str, transform: Operation, norm: str) -> Param:
+def _transform_param(stage: str, param: str, transform: Operation, norm: NormSpec) -> Param:
     if transform.call is None:
-        return Param(f"{stage}_{param}", norm, f"the norm of the output of {stage}")
+        meaning = f"the norm of the output of {stage}"
+        bias = bias_of(norm, transform, param)
+        return Param(f"{stage}_{param}", type_of(norm), meaning, bias)
     return _param(stage, param)
 
 
@@ -153,12 +158,12 @@ def _scale_param(stage: str, param: str) -> Param:
     return Param(f"{stage}_{param}", "InputScale", meaning)
 
 
-def _read_param(stage: str, param: str, read: Operation, norm: str) -> Param:
-    kind = read.param_type(param, norm)
-    if kind == norm:
-        return Param(stage, kind, f"the norm before {stage}")
+def _read_param(stage: str, param: str, read: Operation, norm: NormSpec) -> Param:
+    kind, bias = read.param_type(param, type_of(norm)), bias_of(norm, read, param)
+    if kind == type_of(norm):
+        return Param(stage, kind, f"the norm before {stage}", bias)
     if kind == "Any":
-        return _param(stage, param)
+        return replace(_param(stage, param), bias=bias)
     return Param(f"{stage}_{param}", kind, f"what mixes the streams for {stage}")
 
 

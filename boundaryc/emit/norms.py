@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from boundaryc.emit.layout_text import WIDTH, bracketed, listed
-from boundaryc.emit.views import NormView
+from boundaryc.emit.layout_text import bracketed
 from boundaryc.language.model import NormSpec, Stack
-
-FUNCTIONS = ("rms_norm", "layer_norm", "biased_layer_norm")
-"""The functions of norms; each has one for the norm of a sum too."""
-ADDED = tuple(f"add_{name}" for name in FUNCTIONS)
+from boundaryc.operations import Operation
+from boundaryc.plan.kernels import NormKind
 
 
-def function_of(norm: NormSpec) -> str:
+def function_of(norm: NormSpec) -> NormKind:
     """The function of a norm."""
-    return "biased_layer_norm" if norm.bias else f"{norm.kind}_norm"
+    if norm.bias:
+        return "biased_layer_norm"
+    return "layer_norm" if norm.kind == "layer" else "rms_norm"
 
 
 def type_of(norm: NormSpec) -> str:
     """What a model binds for a norm."""
     return "BiasedNorm" if norm.bias else "Norm"
+
+
+def bias_of(norm: NormSpec, operation: Operation, param: str) -> bool | None:
+    """Whether what is bound as ``param`` has a bias, as ``norm`` says; None if no layer norm is."""
+    normed = operation.facts.plain_norm or operation.param_type(param, "Norm") == "Norm"
+    return norm.bias if normed and norm.kind == "layer" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +35,19 @@ class NormCall:
     Both are keyword arguments, each behind a comma; ``summed`` are those where a sum is read.
     """
 
-    function: str = "rms_norm"
+    function: NormKind = "rms_norm"
     own: str = ""
     summed: str = ""
     type: str = "Norm"
 
     def of(self, value: str, norm: str) -> str:
         """The norm of ``value``, whose parameters are ``norm``."""
-        return f"{self.function}({value}, {self._params(norm)}{self.own})"
+        return f"{self.function}({value}, {', '.join(self.params(norm))}{self.own})"
 
-    def of_sum(self, value: str, residual: str, norm: str, scale: float | None) -> str:
-        """The norm of ``value``, times ``scale`` if there is one, and a residual; and that sum.
-
-        ``norm`` are its parameters.
-        """
-        factor = "" if scale is None else f", {scale!r}"
-        given = f"{value}, {residual}, {self._params(norm)}{factor}{self.own}{self.summed}"
-        return f"add_{self.function}({given})"
-
-    def _params(self, norm: str) -> str:
-        bias = f", {norm}.bias" if self.type == "BiasedNorm" else ""
-        return f"{norm}.weight{bias}"
+    def params(self, norm: str) -> tuple[str, ...]:
+        """The tensors of ``norm``, as arguments."""
+        bias = (f"{norm}.bias",) if self.type == "BiasedNorm" else ()
+        return (f"{norm}.weight", *bias)
 
 
 USUAL = NormCall()
@@ -102,48 +98,19 @@ class Norms:
         """Whether the stack's own norm sees a sum as it was rounded."""
         return self.usual.accumulate == "rounded"
 
-    def view(self, name: str, needs: Collection[str], *, scaled: bool) -> NormView:
-        """The functions called ``name``; ``scaled``: what is added may have a factor."""
-        biased = name == "biased_layer_norm"
-        params = ["weight: Tensor", *(["bias: Tensor"] if biased else [])]
-        own = [*params, *self._arguments(summed=False)]
-        factor = ["scale: float = 1.0"] if scaled else []
-        summed = ["residual: Tensor", *params, *factor, *self._arguments(summed=True)]
-        bias = ", bias" if biased else ""
-        return NormView(
-            name=name,
-            centred=name != "rms_norm",
-            biased=biased,
-            head=head(name, ["x: Tensor", *own], "Tensor"),
-            add_head=head(f"add_{name}", ["x: Tensor", *summed], "tuple[Tensor, Tensor]"),
-            passed=bias + self._passed(summed=False),
-            add_passed=f"{bias}{', scale' if scaled else ''}{self._passed(summed=True)}",
-            in_torch=self._in_torch(name),
-            add_in_torch=self._sum_in_torch(name, scaled=scaled),
-            jit=_jit(name, '["x_stride"]'),
-            add_jit=_jit(f"add_{name}", '["x_stride", "residual_stride"]'),
-            alone=name in needs,
-            added=f"add_{name}" in needs,
-        )
-
-    def _arguments(self, *, summed: bool) -> list[str]:
+    def arguments(self, *, summed: bool) -> list[str]:
         """What a function takes behind the tensors and a factor."""
         given = {"eps": "eps: float = EPS", "offset": "offset: float = OFFSET"}
         given |= {"rounded": f"rounded: bool = {self.rounded}"} if summed else {}
         return [text for name, text in given.items() if name in self.varies]
 
-    def _passed(self, *, summed: bool) -> str:
-        """What a function hands on to its kernel behind these, after a comma."""
-        names = [name for name in self.varies if summed or name != "rounded"]
-        return "".join(f", {name}" for name in names)
-
-    def _in_torch(self, name: str) -> tuple[str, ...]:
+    def in_torch(self, name: NormKind) -> tuple[str, ...]:
         """The statement that computes a norm in torch."""
         offset = f", {self._name('offset')}" if self.offset else ""
         call, bias = _runtime(name)
         return (f"return runtime.{call}(x, weight, {self._name('eps')}{offset}{bias})",)
 
-    def _sum_in_torch(self, name: str, *, scaled: bool) -> tuple[str, ...]:
+    def sum_in_torch(self, name: NormKind, *, scaled: bool) -> tuple[str, ...]:
         """The statements that compute a sum and its norm in torch."""
         call, bias = _runtime(name)
         offset = f", {self._name('offset')}" if self.offset else ""
@@ -170,29 +137,3 @@ class Norms:
 def _runtime(name: str) -> tuple[str, str]:
     """The runtime's function, and the argument that it is given for a bias, behind a comma."""
     return ("layer_norm", ", bias=bias") if name == "biased_layer_norm" else (name, "")
-
-
-def _jit(name: str, counted: str) -> tuple[str, ...]:
-    """The kernel of a function; ``counted`` are arguments for whose values none is compiled."""
-    items = [f"_{name}", f"do_not_specialize={counted}"]
-    whole = bracketed(f"_{name.upper()}: Any = triton.jit(", items, ")")
-    if len(whole) == 1:
-        return whole
-    return (whole[0], f"    {', '.join(items)}", whole[-1])
-
-
-def titled(needs: Collection[str]) -> str:
-    """The norms that are called, for people."""
-    kinds = {"rms_norm": "RMS", "layer_norm": "layer", "biased_layer_norm": "layer"}
-    called = (kinds[name] for name in FUNCTIONS if {name, f"add_{name}"} & {*needs})
-    return f"{listed(list(dict.fromkeys(called)) or ['RMS'])} norms"
-
-
-def head(name: str, params: Iterable[str], returns: str) -> tuple[str, ...]:
-    """The first lines of a function, as a formatter would break them."""
-    params = list(params)
-    whole = bracketed(f"def {name}(", params, f") -> {returns}:")
-    inner = f"    {', '.join(params)}"
-    if len(whole) == 1 or len(inner) > WIDTH:
-        return whole
-    return (f"def {name}(", inner, f") -> {returns}:")

@@ -12,7 +12,8 @@ from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json
 from boundaryc.emit.render import render
-from boundaryc.emit.stack_views import layers_view, rowwise_view, stack_view
+from boundaryc.emit.rowwise import rowwise_view
+from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.tables import topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_view

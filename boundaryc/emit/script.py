@@ -6,10 +6,12 @@ from boundaryc.emit import quantized
 from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
+from boundaryc.emit.kernel_calls import Tensors, fused, kernel_of
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
+from boundaryc.plan.kernels import Fusible, grouped
 from boundaryc.plan.state import Phase
 
 
@@ -40,7 +42,7 @@ class Writer:
         self._unpacked: set[str] = set()
 
     def write(self, sequence: tuple[Step, ...]) -> Script:
-        """Writes ``sequence``; a plain add right before a norm becomes one fused call."""
+        """Writes ``sequence``; row-wise neighbours for which there is a kernel become one call."""
         index = 0
         while index < len(sequence):
             if self.calls.fused is not None and isinstance(sequence[index].op, ops.AllReduce):
@@ -56,24 +58,28 @@ class Writer:
 
     def _written_from(self, sequence: tuple[Step, ...]) -> int:
         """Writes what ``sequence`` begins with, and says how many steps that were."""
-        step, following = sequence[0], sequence[1] if len(sequence) > 1 else None
-        if following is None or not self._fuses(step, following):
-            self._step(step)
+        group = grouped([step.op for step in sequence], self._fusible())[0]
+        if len(group) == 1:
+            self._step(sequence[0])
             return 1
-        self._say(self._added(), "norm")
-        self._call(f"add_{self.calls.norm.function}")
-        summed = (self.value, self.residual, self.calls.read.params[0])
-        added = self.calls.norm.of_sum(*summed, self.calls.scale)
-        self._put(f"{self.value}, {self._written} = {added}")
-        self.residual = self._written
-        return 2
+        calls = self.calls
+        kernel = kernel_of(group, calls.norm, calls.quantize)
+        names = Tensors(self.value, self.residual, self._written)
+        self._say(*([self._added()] if kernel.adds else []), "norm")
+        if kernel.quantize is not None:
+            self._say(quantized.said(kernel.quantize))
+        self._call(kernel.name)
+        self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))
+        if kernel.adds:
+            self.residual = self._written
+        return len(group)
 
     def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
         """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
         before, self.script.lines = self.script.lines, []
         written = 0
         while written < 3:
-            written += self._written_from(sequence[written:])
+            written += self._written_from(sequence[written:3])
         unfused, self.script.lines = self.script.lines, before
         name = self.scope.fused_sum(fused)
         self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
@@ -84,11 +90,10 @@ class Writer:
         self.script.summary[-1] += ", in one kernel where a provider has one"
         return written
 
-    def _fuses(self, step: Step, following: Step) -> bool:
-        update, read = self.calls.update, self.calls.read
-        if not (isinstance(step.op, ops.Update) and isinstance(following.op, ops.Read)):
-            return False
-        return update is not None and not update.call and read.facts.plain_norm
+    def _fusible(self) -> Fusible:
+        calls = self.calls
+        adds = calls.update is not None and not calls.update.call
+        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
     def _step(self, step: Step) -> None:
         match step.op:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
 from boundaryc.emit.layout_text import (
+    WIDTH,
     bracketed,
     bracketed_import,
     closed,
@@ -15,8 +15,7 @@ from boundaryc.emit.layout_text import (
     tuple_lines,
     wrapped,
 )
-from boundaryc.emit.norms import FUNCTIONS, Norms, titled
-from boundaryc.emit.views import LayersView, LayerView, Lines, RowwiseView, StackView
+from boundaryc.emit.views import LayersView, LayerView, Lines, StackView
 from boundaryc.plan.result import StackPlan
 from boundaryc.topology.contracts import VARIANTS
 
@@ -81,6 +80,8 @@ def layers_view(plan: StackPlan) -> LayersView:
     if "Any" in types:
         imports.append("from typing import Any")
     imports += ["", *bracketed_import("boundaryc.runtime", runtime)]
+    if any(param.bias is not None for param in params):
+        imports.append(f"from boundaryc.runtime import check_bias as {CHECK}")
     union = " | ".join(kind.name for kind in kinds)
     lines: Lines = (f"Layer = {union}",)
     if len(lines[0]) > 100:
@@ -107,61 +108,36 @@ def _layer_view(kind: LayerKind) -> LayerView:
     doc = [f"{param.name} is {param.meaning}" for param in params.values()]
     sentence = "These boundaries with the parameters of one layer, read at every call."
     bind_doc: Lines = (f'"""{sentence}"""',)
+    checks = tuple(line for param in params.values() for line in _check(param))
     if doc:
-        bind_doc = (f'"""{sentence}', "", *wrapped("", f"{'; '.join(doc)}.", indent=8), '"""')
+        about = f"{'; '.join(doc)}.{REFUSED if checks else ''}"
+        bind_doc = (f'"""{sentence}', "", *wrapped("", about, indent=8), '"""')
     return LayerView(
         name=kind.name,
         doc=f"{_about(kind)}: {kind.where}.",
         fields=tuple(f"{slot.stage.name}: {slot.boundary}" for slot in kind.slots),
         head=head,
         bind_doc=bind_doc,
+        checks=checks,
         arguments=tuple(arguments),
     )
 
 
+REFUSED = " BoundaryError for a layer norm with a bias that the stack file lacks, or the reverse."
+CHECK = "_check_bias"
+"""No parameter can be called so: names begin with a letter."""
+
+
+def _check(param: Param) -> Lines:
+    """The statement that compares a layer norm with what the stack file says of its bias."""
+    if param.bias is None:
+        return ()
+    items = [f'"{param.name}"', param.name, f"declared={param.bias}"]
+    inner = f"    {', '.join(items)}"
+    whole = bracketed(f"{CHECK}(", items, ")", indent=8)
+    fits = len(whole) == 1 or 8 + len(inner) > WIDTH
+    return whole if fits else (whole[0], inner, whole[-1])
+
+
 def _about(kind: LayerKind) -> str:
     return f"Boundaries of {listed(kind.stages)}" if kind.stages else "No boundaries"
-
-
-def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> RowwiseView:
-    """The view of ``rowwise.py`` and ``kernels.py``: only what some function calls."""
-    needs = {
-        need
-        for topology in functions
-        for variant in topology.variants.values()
-        for named in (*variant.functions.values(), *variant.beside.values())
-        for need in named.draft.needs
-    }
-    return norm_view(
-        plan.stack.name,
-        plan.stack.hidden_size,
-        Norms.of(plan.stack),
-        scaled=any(stage.update_scale is not None for stage in plan.stack.stages),
-        needs=needs,
-    )
-
-
-def norm_view(
-    name: str, width: int, norms: Norms, *, needs: Collection[str], scaled: bool = False
-) -> RowwiseView:
-    """The view for rows of ``width`` columns; ``needs`` are the functions that are called.
-
-    ``scaled``: what is added may have a factor, a constant of the call.
-    """
-    block = 1 << (width - 1).bit_length()
-    return RowwiseView(
-        name=name,
-        title=titled(needs),
-        width=width,
-        eps=repr(norms.usual.eps),
-        offset=norms.offset,
-        block=block,
-        warps=max(1, min(16, block // 512)),
-        masked=block != width,
-        rounded=norms.rounded,
-        may_round="rounded" in norms.varies,
-        scaled=scaled,
-        own_eps="eps" in norms.varies,
-        own_offset="offset" in norms.varies,
-        norms=tuple(norms.view(function, needs, scaled=scaled) for function in FUNCTIONS),
-    )

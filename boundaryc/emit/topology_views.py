@@ -14,10 +14,12 @@ from boundaryc.emit.layout_text import (
     indented,
     tuple_lines,
 )
+from boundaryc.emit.norms import bias_of
 from boundaryc.emit.runs import consecutive
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
 from boundaryc.graph.build import capture_places
+from boundaryc.operations import final_read
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -159,6 +161,7 @@ def topology_view(
         overlaps=plan.stack.two_batch,
         providers=quoted(plan.stack.fusion) if plan.stack.fusion else "",
         base=_base(plan),
+        final_bias=bool(_final_bias(plan)),
         hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
@@ -181,9 +184,19 @@ def topology_view(
 
 def _base(plan: StackPlan) -> str:
     """What the class of the stack is derived from."""
-    known = {"UnnormedStack": not plan.stack.terminal.norm, "FusingStack": bool(plan.stack.fusion)}
+    known = {
+        "UnnormedStack": not plan.stack.terminal.norm,
+        "LayerNormedStack": _final_bias(plan) is not None,
+        "FusingStack": bool(plan.stack.fusion),
+    }
     found = [name for name, needed in known.items() if needed] or ["Stack"]
     return ", ".join(f"runtime.{name}[Groups, Rows, Layer]" for name in found)
+
+
+def _final_bias(plan: StackPlan) -> bool | None:
+    """Whether the final norm has a bias; None where it is no layer norm."""
+    read = plan.operations[final_read(plan.stack)]
+    return bias_of(plan.stack.norm, read, read.params[0]) if read.params else None
 
 
 def _travelling(plan: StackPlan) -> Lines:

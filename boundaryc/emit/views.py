@@ -42,6 +42,7 @@ class LayerView:
     fields: Lines
     head: Lines
     bind_doc: Lines
+    checks: Lines
     arguments: Lines
 
 
@@ -69,6 +70,7 @@ class TopologyView:
     overlaps: bool
     providers: str
     base: str
+    final_bias: bool
     travels: Lines
     extras: Lines
     hash: str
@@ -94,51 +96,3 @@ class StackView:
     policies: str
     exports: str
     layer_imports: Lines
-
-
-@dataclass(frozen=True, slots=True)
-class NormView:
-    """The functions of one kind of norm in ``rowwise.py`` and ``kernels.py``.
-
-    ``alone`` and ``added``: the norm of a tensor and that of a sum are called. ``centred``: the
-    mean is subtracted. ``passed`` and ``add_passed`` are what goes on to a kernel.
-    """
-
-    name: str
-    centred: bool
-    biased: bool
-    head: Lines
-    add_head: Lines
-    passed: str
-    add_passed: str
-    in_torch: Lines
-    add_in_torch: Lines
-    jit: Lines
-    add_jit: Lines
-    alone: bool
-    added: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RowwiseView:
-    """``rowwise.py`` and ``kernels.py`` of a stack.
-
-    ``offset`` is empty where weights are used as they are. ``own_eps``, ``own_offset`` and
-    ``may_round``: calls may say what eps is, what the offset is, and whether the sum is seen
-    rounded.
-    """
-
-    name: str
-    title: str
-    width: int
-    eps: str
-    offset: str
-    block: int
-    warps: int
-    masked: bool
-    rounded: bool
-    may_round: bool
-    scaled: bool
-    own_eps: bool
-    own_offset: bool
-    norms: tuple[NormView, ...]

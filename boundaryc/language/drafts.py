@@ -96,7 +96,7 @@ def _draft(
         pipeline=None,
         segments=False,
         branch=None,
-        terminal=resolve_terminal(entry.terminal, stages, layers, inside),
+        terminal=resolve_terminal(entry.terminal, stages, layers, shape.residual, inside),
         spans=_spans(name, target.spans),
     )
 

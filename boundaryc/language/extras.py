@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from boundaryc.language.captures import layers_of
 from boundaryc.language.context import Context
-from boundaryc.language.fusion import update_at_producer
 from boundaryc.language.layers import Layers
-from boundaryc.language.model import Extra
+from boundaryc.language.model import Extra, Stage
 from boundaryc.language.reader import Path
 from boundaryc.language.schema import StackShape
 
 
-def resolve_extras(shape: StackShape, layers: Layers, context: Context) -> tuple[Extra, ...]:
+def resolve_extras(
+    shape: StackShape, stages: Mapping[str, Stage], layers: Layers, context: Context
+) -> tuple[Extra, ...]:
     """The extra contributions of a stack with these layers by name; errors go to `context`.
 
     `layers` is empty after an error in them, and then no index is called wrong.
     """
+    streams = shape.residual is not None and shape.residual.streams > 1
     found = []
     for name, entry in sorted(shape.extras.items()):
         path: Path = ("extras", name)
@@ -26,19 +30,27 @@ def resolve_extras(shape: StackShape, layers: Layers, context: Context) -> tuple
             message = f"layer {idle[0]} has no stage, so there is no output to add `{name}` to"
             help_ = "name the layer before it"
             context.report("BC213", (*path, "after"), message, help_, key=True)
-        elif written := [layer for layer in after if _leaves_streams(shape, layers, layer)]:
-            message = f"after layer {written[0]} there is no output to add `{name}` to, but streams"
-            help_ = "name other layers, or let that update run in the next stage"
+        written = _written(shape, stages, layers, after) if streams and not idle else None
+        if written is not None:
+            message = (
+                f"`{written}` ends a layer with the residual written, and nothing is added to one "
+                "of several streams"
+            )
+            help_ = "name another layer"
             context.report("BC213", (*path, "after"), message, help_, key=True)
         found.append(Extra(name, after))
     return tuple(found)
 
 
-def _leaves_streams(shape: StackShape, layers: Layers, layer: int) -> bool:
-    """Whether what leaves a layer is a residual of several streams, with the output in it."""
-    if shape.residual is None or shape.residual.streams == 1:
-        return False
-    if not (shape.terminal.norm or any(layers[layer + 1 :])):
-        return True  # the last update of a stack without a norm runs at its producer
-    last = shape.stages.get(layers[layer][-1])
-    return last is not None and update_at_producer(last, shape)
+def _written(
+    shape: StackShape, stages: Mapping[str, Stage], layers: Layers, after: tuple[int, ...]
+) -> str | None:
+    """The first stage whose update has run where an extra is to be added behind it."""
+    for layer in after:
+        stage = stages.get(layers[layer][-1])
+        declared = shape.operations.get(stage.update) if stage else None
+        early = declared is not None and "at_producer" in declared.facts
+        ends = not shape.terminal.norm and not any(layers[layer + 1 :])
+        if stage is not None and (early or ends):
+            return stage.name
+    return None

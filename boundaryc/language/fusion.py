@@ -9,9 +9,11 @@ from boundaryc.language.context import Context
 from boundaryc.language.fusion_shapes import TerminalShape
 from boundaryc.language.layers import Layers
 from boundaryc.language.model import Capture, Reduction, Stage, Terminal
+from boundaryc.language.operation_shapes import ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import plain_add
 from boundaryc.language.schema import StackShape, StageShape
+from boundaryc.language.streams import operation_of
 
 
 def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ def _against(
         yield "additive terms are added to a finalised output", "remove `finalize` or `additive`"
     if entry.transform is not None:
         yield "a transform takes a finalised output", "remove `finalize` or `transform`"
-    if not plain_add(entry.update, shape.operations) or update_at_producer(entry, shape):
+    if not plain_add(entry.update, shape.operations) or _at_producer(entry, shape):
         message = "what finishes a deferred finalize adds it to the residual in the next stage"
         yield message, "remove `finalize`, or use a plain update that may run there"
     if shape.lora:
@@ -67,22 +69,32 @@ def _against(
         yield message, "remove `finalize`, or the branch"
 
 
-def update_at_producer(entry: StageShape, shape: StackShape) -> bool:
+def _at_producer(entry: StageShape, shape: StackShape) -> bool:
     """Whether the update runs at its producer."""
     declared = shape.operations.get(entry.update) if isinstance(entry.update, str) else None
     return declared is not None and "at_producer" in declared.facts
 
 
 def resolve_terminal(
-    entry: TerminalShape, stages: Mapping[str, Stage], layers: Layers, context: Context
+    entry: TerminalShape,
+    stages: Mapping[str, Stage],
+    layers: Layers,
+    residual: ResidualShape | None,
+    context: Context,
 ) -> Terminal:
-    """How a stack of these layers ends; errors go to `context`."""
+    """How a stack of these layers ends; errors go to `context`.
+
+    `residual` is the set of the file.
+    """
     path: Path = ("terminal", "finalize")
     names = [name for layer in layers for name in layer]
     last = stages.get(names[-1]) if names else None
     if entry.finalize == "deferred" and not entry.norm:
         message = "the final norm cannot finish a MoE: the stack ends without one"
         context.report("BC213", path, message, "remove `finalize`, or `norm: false`", key=True)
+    elif entry.finalize == "deferred" and residual and operation_of(residual, "leave") != "norm":
+        message = "only a norm finishes a MoE, and the stack has a final read of its own"
+        context.report("BC213", path, message, "remove `finalize`, or `leave`", key=True)
     elif entry.finalize == "deferred" and last is not None and last.finalize != "deferred":
         message = f"the last stage, `{last.name}`, hands on nothing that is to be finalised"
         help_ = "remove `finalize`, or write `finalize: deferred` for that stage"

@@ -89,7 +89,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         source=source,
         spans=MappingProxyType(dict(tree.spans())),
         captures=resolve_captures(shape, len(layers), context),
-        extras=resolve_extras(shape, layers, context),
+        extras=resolve_extras(shape, stages, layers, context),
         pipeline=resolve_pipeline(shape, len(layers), context),
         segments=resolve_segments(shape, len(layers), context),
         branch=branch,
@@ -97,7 +97,7 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
         lora=shape.lora,
         residual=resolve_residual(shape, stages.values(), context),
         fusion=resolve_providers(shape, context),
-        terminal=resolve_terminal(shape.terminal, stages, layers, context),
+        terminal=resolve_terminal(shape.terminal, stages, layers, shape.residual, context),
     )
     check_shown(stack.captures, stack.terminal, layers, context)
     drafts = resolve_drafts(shape, stack, stages, context)

@@ -25,7 +25,7 @@ def spelled_out(entry: StageShape) -> StageShape:
         changed["transform"] = None
     changed |= {"joins_sum": "never", "quantized_sum": None, "before_reduce_scatter": False}
     copied = entry.model_copy(update=changed)
-    copied.model_fields_set.discard("before_reduce_scatter")
+    copied.model_fields_set.difference_update({"before_reduce_scatter", "transform"})
     return copied
 
 

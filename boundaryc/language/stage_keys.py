@@ -141,8 +141,9 @@ def resolve_stage_norm(
     usual = shape.norm if entry.norm is None else entry.norm
     if usual.kind == "none" and norms_output(entry):
         message = f"`{path[-1]}` has its output normalised, and its norm is none"
-        help_ = "remove `transform`, or give the stage a norm"
-        context.report("BC213", (*path, "transform"), message, help_, key=True)
+        key = "transform" if "transform" in entry.model_fields_set else "update"  # `sandwich`
+        help_ = f"remove `{key}`, or give the stage a norm"
+        context.report("BC213", (*path, key), message, help_, key=True)
     declared = shape.operations.get(entry.read)
     if usual.kind == "none" and declared and "plain_norm" in declared.facts:
         message = f"`{entry.read}` is declared to equal the norm of the stack, which has none"

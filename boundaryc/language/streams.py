@@ -123,7 +123,8 @@ def resolve_residual(
     known = shape.operations
     written = shape.residual
     if written is not None:
-        _check_set(written, known, context)
+        ends = [shape.terminal, *(draft.terminal for draft in shape.drafts.values())]
+        _check_set(written, known, context, normed=any(end.norm for end in ends))
         if shape.branch is not None:
             message = "a branch goes with the plain residual of one stream"
             context.report(
@@ -166,14 +167,24 @@ def _check_branch(
 
 
 def _check_set(
-    residual: ResidualShape, known: Mapping[str, OperationShape], context: Context
+    residual: ResidualShape,
+    known: Mapping[str, OperationShape],
+    context: Context,
+    *,
+    normed: bool,
 ) -> None:
+    """Reports what does not belong to a set; `normed`: something reads the residual in the end."""
     for key in ("iterations", "eps"):
         if residual.kind != HYPER and getattr(residual, key) is not None:
             message = f"`{key}` is about hyper-connections"
             help_ = f"remove `{key}`, or write `kind: {HYPER}`"
             context.report("BC213", ("residual", key), message, help_, key=True)
-    for role in ("enter", "leave"):
+    if residual.leave is not None and not normed:
+        message = "`leave` is the final read of a stack, and `terminal` says that there is none"
+        context.report(
+            "BC213", ("residual", "leave"), message, "remove `leave`, or `norm: false`", key=True
+        )
+    for role in ("enter", "leave") if normed else ("enter",):
         _check_end(role, residual, known, context)
 
 
@@ -278,5 +289,7 @@ def _listed(state: tuple[tuple[str, int], ...]) -> str:
 
 def own_operations(stack: Stack, named: Iterable[str]) -> set[str]:
     """Those of ``named`` and what the ends of the stack use."""
-    ends = {stack.residual.enter, stack.residual.leave} if stack.residual else set()
-    return {*named} | ends
+    if stack.residual is None:
+        return {*named}
+    leave = {stack.residual.leave} if stack.terminal.norm else set()
+    return {*named, stack.residual.enter} | leave

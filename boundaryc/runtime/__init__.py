@@ -34,7 +34,7 @@ from boundaryc.runtime.collectives import (
 )
 from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
-from boundaryc.runtime.ending import UnnormedStack
+from boundaryc.runtime.ending import LayerNormedStack, UnnormedStack
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import (
     AddsTail,
@@ -76,7 +76,7 @@ from boundaryc.runtime.hyper import (
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
-from boundaryc.runtime.params import BiasedNorm, InputScale, Norm
+from boundaryc.runtime.params import BiasedNorm, InputScale, Norm, check_bias
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
@@ -161,6 +161,7 @@ __all__ = [
     "HyperConnection",
     "HyperHead",
     "InputScale",
+    "LayerNormedStack",
     "Leave",
     "Leaves",
     "MappedGroups",
@@ -203,6 +204,7 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "add_term",
+    "check_bias",
     "check_term",
     "dequantize",
     "hyper_enter",

@@ -1,4 +1,4 @@
-"""The end of a stack without a final norm."""
+"""The ends of stacks whose final norm is a layer norm, and of those without one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,30 @@ from boundaryc.runtime.access import UNWRITTEN
 from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
 from boundaryc.runtime.crossing import crossing
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.params import check_bias
 from boundaryc.runtime.stack import Stack
 from boundaryc.runtime.stream import ANY, OwedOutput, StreamState
 from boundaryc.runtime.table import LayerT
+
+
+class LayerNormedStack(Stack[GroupsT, RowsT, LayerT]):
+    """A stack whose final norm is a layer norm; ``final_bias``: the file gives it a bias."""
+
+    final_bias: bool = False
+
+    def norm(
+        self,
+        hidden: Tensor | OwedOutput,
+        batch: Batch[GroupsT, RowsT],
+        *read: Any,
+        **options: Any,
+    ) -> Tensor:
+        """As `Stack.norm`; BoundaryError for a norm that has a bias where the file declares none.
+
+        Or the reverse; the stream is kept.
+        """
+        check_bias("the final norm", *read[:1], declared=self.final_bias)
+        return super().norm(hidden, batch, *read, **options)
 
 
 class UnnormedStack(Stack[GroupsT, RowsT, LayerT]):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
+
+from boundaryc.runtime.errors import BoundaryError
 
 
 class Norm(Protocol):
@@ -21,6 +23,25 @@ class BiasedNorm(Norm, Protocol):
     @property
     def bias(self) -> Tensor:
         """What is added to each column, [width]."""
+
+
+def check_bias(name: str, norm: Any, *, declared: bool) -> None:
+    """BoundaryError where the layer norm bound as ``name`` has a bias that its stack file does not.
+
+    Or the reverse; ``declared`` is what the file says. Its functions would leave the bias out, or
+    find none.
+    """
+    found = isinstance(getattr(norm, "bias", None), Tensor)
+    if found and not declared:
+        raise BoundaryError(
+            f"{name} is bound to a norm with a bias, and the stack file declares none: write "
+            "`bias: true` in its `norm` and compile, or bind a norm without a bias"
+        )
+    if declared and not found:
+        raise BoundaryError(
+            f"{name} is bound to a norm without a bias, and the stack file says `bias: true`: "
+            "bind a norm with one, or remove that and compile"
+        )
 
 
 class InputScale(Protocol):

@@ -38,12 +38,21 @@ class Weights:
 
 
 class Parameter:
-    """What a model binds: any object with a ``weight``, and a ``bias`` for what asks for one."""
+    """What a model binds: any object with a ``weight``."""
 
-    __slots__ = ("bias", "weight")
+    __slots__ = ("weight",)
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
+
+
+class BiasedParameter(Parameter):
+    """What a model binds for a norm that declares a bias, or for an operation that may ask."""
+
+    __slots__ = ("bias",)
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(weight)
         self.bias = bias_beside(weight)
 
 
@@ -113,10 +122,12 @@ HYPER = {"hyper": HyperParameter, "head": HeadParameter}
 """Parameters of hyper-connections, and what is made of the matrix that they are packed in."""
 
 
-def bound_to(params: dict[str, Tensor], name: str) -> object:
-    """What a model binds for a parameter."""
+def bound_to(params: dict[str, Tensor], name: str, *, biased: bool = False) -> object:
+    """What a model binds for a parameter; ``biased``: for a norm that declares a bias."""
     tensor = params[name]
-    return HYPER[name](tensor) if tensor.dim() == 2 else Parameter(tensor)
+    if tensor.dim() == 2:
+        return HYPER[name](tensor)
+    return BiasedParameter(tensor) if biased else Parameter(tensor)
 
 
 def mix(x: Tensor) -> Tensor:

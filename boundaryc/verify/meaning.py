@@ -125,7 +125,8 @@ class Meaning:
         """All tensors that an operation returns, each of the shape that it must have."""
         # An operation may write over what it is given; what the oracle keeps must stay.
         own = [value.clone() for value in values]
-        given = [bound_to(params, name) for name in declared.params]
+        biased = self._norm.bias or "plain_norm" not in declared.facts
+        given = [bound_to(params, name, biased=biased) for name in declared.params]
         given += [self._given.clone()] if "per_call" in declared.facts else []
         results = _call(declared, own, given)
         width, tokens = self._given.shape[1], len(values[0])

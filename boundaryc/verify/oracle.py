@@ -80,6 +80,7 @@ def interpret(
         if branch and before and before.stage == branch.stages[-1]:
             output, before = waiting + output, Place(before.layer, branch.beside)
         early = before is not None and meaning.at_producer(stack.stage(before.stage))
+        early |= place == end(stack) and not stack.terminal.norm
         extra = _extra(stack, fixture, last, tokens)
         if extra is not None and not early:
             output = output + extra

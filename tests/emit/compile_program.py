@@ -1,12 +1,14 @@
 """Compiles a generated `kernels.py` for a GPU that need not be there; fails where Triton does.
 
-Interpretation accepts Python that the compiler rejects, so both are tested. Argument: the file.
+Interpretation accepts Python that the compiler rejects, so both are tested. Arguments: the file,
+and perhaps `accesses`: then what each kernel reads and writes must be 16 bytes wide, e4m3 8.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import sys
 from typing import Any
 
@@ -16,38 +18,64 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 HOPPER = GPUTarget("cuda", 90, 32)
+TYPES = {"weight": "*fp32", "bias": "*fp32", "scales": "*fp32", "input_scale": "*fp32"}
+UNALIGNED = ("values", "input_scale")
 
 
-def main(path: str) -> None:
-    """Compiles all kernels for bfloat16 rows and a float32 weight."""
+def main(path: str, accesses: bool) -> None:
+    """Compiles all kernels for bfloat16 rows and a float32 weight, to start early or not."""
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
     assert spec.loader is not None
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
-    for norm in ("rms_norm", "layer_norm", "biased_layer_norm"):
-        for name in (f"_{norm}", f"_add_{norm}"):
-            if hasattr(kernels, name):
-                compile_kernel(kernels, getattr(kernels, name.upper()), getattr(kernels, name))
-
-
-def compile_kernel(kernels: Any, kernel: Any, function: Any) -> None:
-    """Down to machine code, as the first launch would."""
-    constants = {"EPS": kernels.EPS, "WIDTH": kernels.WIDTH, "BLOCK": kernels.BLOCK}
-    constants |= {"ACCUMULATE": tl.float32, "SCALE": 0.22, "OFFSET": 1.0, "ROUNDED": True}
-    signature = {}
-    names = inspect.signature(function).parameters
-    constants = {name: value for name, value in constants.items() if name in names}
+    names = [name for name in sorted(vars(kernels)) if name.endswith("_OPERATOR")]
     for name in names:
+        kernel = name.removesuffix("_OPERATOR")
+        quantizes = "INT8" in name or "FP8" in name
+        warps = kernels.WARPS_TO_QUANTIZE if quantizes else kernels.WARPS
+        for early in (True,) if accesses else (False, True):
+            function = vars(kernels)[kernel.lower()]
+            ptx = compile_kernel(vars(kernels)[kernel], function, warps, early)
+            if accesses:
+                wide(kernel, ptx)
+    assert names
+
+
+def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
+    """Down to machine code, as the first launch would; its assembly."""
+    constants = {"EPS": 1e-6, "OFFSET": 1.0, "SCALE": 0.22, "ROUNDED": True}
+    constants |= {"ACCUMULATE": tl.float32, "EARLY": early}
+    names = list(inspect.signature(function).parameters)
+    constants = {name: value for name, value in constants.items() if name in names}
+    signature: dict[str, str] = {}
+    attributes: dict[tuple[int, ...], list[list[Any]]] = {}
+    eight = "*i8" if "INT8" in kernel.__name__.upper() else "*fp8e4nv"
+    for index, name in enumerate(names):
         if name in constants:
             signature[name] = "constexpr"
-        elif name.endswith("stride"):
-            signature[name] = "i32"
-        else:
-            signature[name] = "*fp32" if name in ("weight", "bias") else "*bf16"
-    source = ASTSource(kernel, signature, constexprs=constants)
-    assert triton.compile(source, target=HOPPER).asm["ptx"]
+            continue
+        number = name.endswith("stride")
+        signature[name] = "i32" if number else TYPES.get(name, "*bf16")
+        if name == "values":
+            signature[name] = eight
+        if name not in UNALIGNED:
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, constexprs=constants, attrs=attributes)
+    options = {"num_warps": warps, "launch_pdl": early, "enable_fp_fusion": False}
+    ptx = triton.compile(source, target=HOPPER, options=options).asm["ptx"]
+    assert ptx
+    assert ("griddepcontrol.wait" in ptx) == early
+    return str(ptx)
+
+
+def wide(name: str, ptx: str) -> None:
+    """Fails where rows are read in less than 16 bytes or written in less than 8, but for scales."""
+    moved = set(re.findall(r"(?:ld|st)\.global[\w.:]*", ptx))
+    allowed = {"ld.global.v4.b32", "st.global.v4.b32", "st.global.v2.b32", "st.global.b32"}
+    assert moved <= allowed | ({"ld.global.b32"} if "STATIC" in name else set()), (name, moved)
+    assert {"ld.global.v4.b32", "st.global.v2.b32"} <= moved, (name, moved)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], "accesses" in sys.argv[2:])

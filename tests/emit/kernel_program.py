@@ -1,7 +1,8 @@
 """Runs a generated `kernels.py` on whatever device there is, and compares; exits 1 on a difference.
 
 Its own process because Triton decides at import whether it interprets. Arguments: the file, and 1
-if the norm is to see the rounded sum; then, where not all are wanted, one number of rows.
+if the norm is to see the rounded sum; then perhaps row counts in place of the usual ones, and
+dtypes by name. It needs torch, Triton and `boundaryc.runtime` alone.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from boundaryc import runtime
+
 ROWS = (0, 1, 3, 17)
-SCALED, SCALE = "scale", 0.22
+SCALE = 0.22
 OTHER = {"eps": 0.25, "offset": -0.5, "rounded": True}
 """What a call says whose norm is not the stack's."""
 ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torch.bfloat16: 2**-7}
@@ -24,82 +29,144 @@ ULP = {torch.float64: 2**-50, torch.float32: 2**-21, torch.float16: 2**-10, torc
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 
-def main(path: str, rounded: bool, every: tuple[int, ...]) -> None:
-    """Compares every entry point for every dtype and row count."""
+def main(path: str, rounded: bool, rows: tuple[int, ...], dtypes: list[torch.dtype]) -> None:
+    """Compares every function for every dtype and row count."""
+    if DEVICE == "cpu":
+        _convert_exactly()
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
     assert spec.loader is not None
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
-    own = {"eps": kernels.EPS, "offset": getattr(kernels, "OFFSET", 0.0), "rounded": rounded}
-    for name in ("rms_norm", "layer_norm", "biased_layer_norm"):
-        if not hasattr(kernels, name):
-            continue
-        pair = Pair(name, getattr(kernels, name), getattr(kernels, f"add_{name}"), kernels.WIDTH)
-        given = {name: value for name, value in OTHER.items() if name in pair.taken}
+    offset = _number(getattr(kernels, "OFFSET", 0.0))
+    own = {"eps": _number(kernels.EPS), "offset": offset, "rounded": rounded}
+    for kernel in every_kernel(kernels):
+        given = {name: value for name, value in OTHER.items() if name in kernel.taken}
         for norm in (own, own | given)[: 1 + bool(given)]:
-            for dtype in (torch.float64, torch.bfloat16) if pair.centred else ULP:
-                for rows in every[-2:] if pair.centred else every:
+            for dtype in dtypes:
+                for count in rows:
                     for weight_dtype in (dtype, torch.float32):
-                        compare(pair, rows, dtype, weight_dtype, norm)
-        refuses(pair)
-        if own["offset"] == 1 and name == "rms_norm":
-            adds_in_float32(kernels)
+                        compare(kernel, count, dtype, weight_dtype, norm)
+        refuses(kernel)
+        if offset == 1 and kernel.name == "add_rms_norm":
+            adds_in_float32(kernel)
+        sys.stdout.write(f"{kernel.name} agrees\n")
 
 
-class Pair:
-    """The norm of a tensor and that of a sum."""
+class Kernel:
+    """A function of the module, and what its name says that it does."""
 
-    def __init__(self, name: str, alone: Any, summed: Any, width: int) -> None:
-        self.alone, self.summed, self.width = alone, summed, width
-        self.centred, self.biased = name != "rms_norm", name == "biased_layer_norm"
-        self.taken = inspect.signature(summed).parameters
+    def __init__(self, kernels: Any, name: str) -> None:
+        self.name, self.call, self.width = name, getattr(kernels, name), kernels.WIDTH.value
+        self.adds, self.biased = name.startswith("add_"), "biased" in name
+        self.centred, self.static = "layer_norm" in name, "static" in name
+        self.format = next((form for form in ("fp8", "int8") if form in name), "")
+        self.grouped, self.keeps = "group128" in name, "and_norm" in name
+        self.taken = inspect.signature(self.call).parameters
 
 
-def adds_in_float32(kernels: Any) -> None:
+def every_kernel(kernels: Any) -> Iterator[Kernel]:
+    """All that the module has."""
+    for name in sorted(vars(kernels)):
+        if f"_{name.upper()}_OPERATOR" in vars(kernels):
+            yield Kernel(kernels, name)
+
+
+def _number(constant: Any) -> float:
+    return float(getattr(constant, "value", constant))
+
+
+def adds_in_float32(kernel: Kernel) -> None:
     """1 + 2**-8 has no bfloat16, which is what the weight is."""
-    ones = torch.ones(1, kernels.WIDTH, device=DEVICE)
-    weight = torch.full((kernels.WIDTH,), 2.0**-8, dtype=torch.bfloat16, device=DEVICE)
-    for found in (
-        kernels.rms_norm(ones, weight, eps=1e-30),
-        kernels.add_rms_norm(ones, ones, weight, eps=1e-30)[0],
-    ):
-        assert found.unique().tolist() == [1 + 2.0**-8]
+    ones = torch.ones(1, kernel.width, device=DEVICE)
+    weight = torch.full((kernel.width,), 2.0**-8, dtype=torch.bfloat16, device=DEVICE)
+    found = kernel.call(ones, ones, weight, eps=1e-30)[0]
+    assert found.unique().tolist() == [1 + 2.0**-8]
 
 
 def compare(
-    pair: Pair, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
+    kernel: Kernel, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
 ) -> None:
     """One shape; inputs are parts of larger tensors, so their rows are further apart."""
-    generator, width = torch.Generator().manual_seed(rows), pair.width
+    generator, width = torch.Generator().manual_seed(rows), kernel.width
     wide = torch.randn(2, rows + 1, width + 3, generator=generator, dtype=torch.float64)
     x, residual = (part[1:, :width].to(dtype).to(DEVICE) for part in wide)
-    strided = wide[0].to(dtype).to(DEVICE)[1:, :width]
+    if not kernel.adds:
+        x = wide[0].to(dtype).to(DEVICE)[1:, :width]
     params = [torch.randn(width, generator=generator, dtype=torch.float64) for _ in range(2)]
-    params = [param.to(weight_dtype).to(DEVICE) for param in params[: 1 + pair.biased]]
+    params = [param.to(weight_dtype).to(DEVICE) for param in params[: 1 + kernel.biased]]
+    step = torch.tensor(0.013, device=DEVICE)
     before = x.clone(), residual.clone()
 
-    alone, summed = (
-        {name: norm[name] for name in inspect.signature(function).parameters if name in norm}
-        for function in (pair.alone, pair.summed)
-    )
-    close(pair.alone(strided, *params, **alone), normed(pair, x.double(), params, norm), dtype)
-    scale = (SCALE,) if SCALED in pair.taken else ()
-    y, total = pair.summed(x, residual, *params, *scale, **summed)
-    exact = x.double() * (SCALE if scale else 1) + residual.double()
-    close(total, exact, dtype)
-    close(y, normed(pair, total.double() if norm["rounded"] else exact, params, norm), dtype)
+    tensors = [x, *([residual] if kernel.adds else []), *params, *([step] if kernel.static else [])]
+    scale = SCALE if "scale" in kernel.taken else 1.0
+    own = {name: norm[name] for name in kernel.taken if name in norm}
+    own |= {"scale": scale} if "scale" in kernel.taken else {}
+    poison(kernel, rows, dtype)
+    found = kernel.call(*tensors, **own)
+    results = [found] if isinstance(found, Tensor) else list(found)
+    exact = x.double()
+    if kernel.adds:
+        exact = exact * scale + residual.double()
+        total = results.pop()
+        close(total, exact, dtype)
+        assert torch.equal(total, runtime.add(x, residual, scale)), (
+            "the sum is not the torch path's"
+        )
+        exact = total.double() if norm["rounded"] else exact
+    exact = normed(kernel, exact, params, norm)
+    if not kernel.format or kernel.keeps:
+        close(results[-1], exact, dtype)
+    if kernel.format:
+        quantised(kernel, results, exact, step, dtype)
     assert torch.equal(x, before[0]), "x was overwritten"
     assert torch.equal(residual, before[1]), "residual was overwritten"
 
 
-def normed(pair: Pair, x: Tensor, params: list[Tensor], norm: dict[str, Any]) -> Tensor:
+def poison(kernel: Kernel, rows: int, dtype: torch.dtype) -> None:
+    """Fills memory that results may be given with what is none of them."""
+    held = [torch.full((rows, kernel.width), torch.nan, dtype=dtype, device=DEVICE) for _ in "123"]
+    del held
+
+
+def quantised(
+    kernel: Kernel, results: list[Tensor], exact: Tensor, step: Tensor, dtype: torch.dtype
+) -> None:
+    """Near the float64 norm, and of the norm that is kept exactly what torch makes."""
+    values, scales = results[0], step if kernel.static else results[1]
+    numbers = runtime.dequantize(values, scales)
+    largest = 448.0 if kernel.format == "fp8" else 127.0
+    spread = (
+        scales
+        if scales.dim() == 0
+        else scales.repeat_interleave(kernel.width // scales.shape[1], dim=1)
+    )
+    wanted = exact.clamp(-largest * spread, largest * spread)
+    unit = spread * (2**-10 if kernel.format == "fp8" else 0.5)
+    near = unit + wanted.abs() * (2**-4 if kernel.format == "fp8" else 0.0)
+    error = (numbers.double() - wanted).abs() - near * 1.01 - ULP[dtype] * exact.abs().clamp(min=1)
+    assert not error.numel() or error.max().item() <= 0, (kernel.name, error.max().item())
+    if not kernel.keeps:
+        return
+    if kernel.format == "int8":
+        torch_values, torch_scales = runtime.quantize_int8(results[-1])
+    elif kernel.static:
+        torch_values, torch_scales = runtime.quantize_fp8(results[-1], "static", step)
+    else:
+        by = "group128" if kernel.grouped else "token"
+        torch_values, torch_scales = runtime.quantize_fp8(results[-1], by)
+    assert torch.equal(scales, torch_scales), "scales are not the torch path's"
+    same = values.view(torch.uint8) == torch_values.view(torch.uint8)
+    assert bool(same.all()), f"{kernel.name}: {int((~same).sum())} values are not the torch path's"
+
+
+def normed(kernel: Kernel, x: Tensor, params: list[Tensor], norm: dict[str, Any]) -> Tensor:
     """The norm in float64."""
-    if pair.centred:
+    if kernel.centred:
         x = x - x.mean(-1, keepdim=True)
     factor = params[0].double() + norm["offset"]
     found = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm["eps"]) * factor
-    return found + params[1].double() if pair.biased else found
+    return found + params[1].double() if kernel.biased else found
 
 
 def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -110,23 +177,51 @@ def close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     assert not error.numel() or error.max().item() <= ULP[dtype], (dtype, error.max().item())
 
 
-def refuses(pair: Pair) -> None:
-    """Wrong shapes are errors, not reads past the end."""
-    weight = torch.ones(pair.width, device=DEVICE)
-    wrong = torch.ones(2, pair.width + 1, device=DEVICE)
-    right = torch.ones(2, pair.width, device=DEVICE)
-    params = (weight,) * (1 + pair.biased)
-    for call in (
-        lambda: pair.alone(wrong, *params),
-        lambda: pair.alone(right, *params[1:], weight[1:]),
-        lambda: pair.summed(right, right[1:], *params),
-    ):
+def refuses(kernel: Kernel) -> None:
+    """Wrong shapes are errors, not reads past the end; so is a scale that is none."""
+    weight = torch.ones(kernel.width, device=DEVICE)
+    wrong = torch.ones(2, kernel.width + 1, device=DEVICE)
+    right = torch.ones(2, kernel.width, device=DEVICE)
+    params = [weight] * (1 + kernel.biased)
+    step = [torch.ones((), device=DEVICE)] * kernel.static
+    cases = [
+        [wrong, *[wrong] * kernel.adds, *params, *step],
+        [right, *[right] * kernel.adds, *params[1:], weight[1:], *step],
+    ]
+    if kernel.adds:
+        cases.append([right, right[1:], *params, *step])
+    if kernel.static:
+        cases.append([right, *[right] * kernel.adds, *params, torch.ones(1, device=DEVICE)])
+    for case in cases:
         try:
-            call()
+            kernel.call(*case)
         except ValueError:
             continue
-        raise AssertionError("a wrong shape was accepted")
+        raise AssertionError(f"{kernel.name} accepted a wrong shape")
+
+
+def _convert_exactly() -> None:
+    """Rounds float32 as torch does: the interpreter loses the carry out of a mantissa."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    theirs = interpreter._convert_float
+    exact = {
+        tl.float8e4nv: (torch.float8_e4m3fn, torch.uint8),
+        tl.bfloat16: (torch.bfloat16, torch.uint16),
+    }
+
+    def convert(data: Any, source: Any, target: Any, mode: Any) -> Any:
+        if source != tl.float32 or target not in exact:
+            return theirs(data, source, target, mode)
+        dtype, bits = exact[target]
+        rounded = torch.from_numpy(np.ascontiguousarray(data)).to(dtype)
+        return rounded.view(bits).numpy()
+
+    interpreter._convert_float = convert
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] == "1", tuple(map(int, sys.argv[3:])) or ROWS)
+    counts = tuple(int(count) for count in sys.argv[3].split(",")) if len(sys.argv) > 3 else ROWS
+    kinds = [getattr(torch, name) for name in sys.argv[4].split(",")] if len(sys.argv) > 4 else ULP
+    main(sys.argv[1], sys.argv[2] == "1", counts, list(kinds))

@@ -30,6 +30,17 @@ extras: {deepstack: {after: ["0-1"]}}
 terminal: {norm: false}
 """
 """Calls that are long and stand in a branch of their own."""
+LENGTHS = (28, 30, 33, 35)
+LONG = f"""boundaryc: 1
+stack: long_names
+hidden_size: 64
+norm: {{kind: layer, eps: 1.0e-6}}
+stages:
+{"".join(f"  {'n' * length}: {{kind: ffn}}{chr(10)}" for length in LENGTHS)}\
+layers: {{count: 1, default: [{", ".join("n" * length for length in LENGTHS)}]}}
+topologies: {{tp1: {{tp: 1}}}}
+"""
+"""Checks of norms on one line, on three, and with one argument a line."""
 STREAMS = """boundaryc: 1
 stack: streams
 hidden_size: 64
@@ -55,7 +66,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = [built.output for source in (MOE, WIDE, DRAFTS) for built in family(source)]
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
-    trees |= {name: in_memory(one)[1] for name, one in (("fused", FUSED), ("streams", STREAMS))}
+    own = {"fused": FUSED, "long_names": LONG, "streams": STREAMS}
+    trees |= {name: in_memory(one)[1] for name, one in own.items()}
     trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():
         for name, content in files.items():

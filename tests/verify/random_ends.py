@@ -9,6 +9,8 @@ Draw = st.DrawFn
 AGAINST = ("transform", "additive", "reduction", "defer: false", "update")
 """What a stage that hands on what it has not finalised does not say."""
 
+UNNORMED = "terminal: {norm: false}"
+
 
 def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[list[str], list[str]]:
     """The lines of stages, some of which may hand on, and those of `fusion` and `terminal`.
@@ -28,7 +30,7 @@ def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[lis
     if finishes and how < 4:
         ends.append("terminal: {finalize: deferred}")
     elif how == 5:
-        ends.append("terminal: {norm: false}")
+        ends.append(UNNORMED)
     return stages, ends
 
 

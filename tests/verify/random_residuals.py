@@ -63,6 +63,16 @@ class Residual:
         operations |= {name: self.known[name] for name in self.ends}
 
 
+def unread(residual: Residual, operations: dict[str, str]) -> Residual:
+    """The same for a stack whose end reads nothing; its final read is not declared."""
+    name = residual.line.partition("leave: ")[2].rstrip("}").split(", ")[0]
+    ends = tuple(one for one in residual.ends if one != name)
+    if name in residual.ends:
+        operations.pop(name, None)
+    line = residual.line.replace(f", leave: {name}", "") if name else residual.line
+    return Residual(line, residual.known, residual.pairs, ends)
+
+
 HYPER = Residual(
     "residual: {kind: hyper_connections, streams: 2, iterations: 2%s}",
     OF_TWO,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tests.verify.random_ends import fused
-from tests.verify.random_residuals import Residual, residuals
+from tests.verify.random_ends import UNNORMED, fused
+from tests.verify.random_residuals import Residual, residuals, unread
 
 Draw = st.DrawFn
 
@@ -97,6 +97,8 @@ def cases(draw: Draw) -> Case:
         residual.declare(operations)
     switches = [] if beside else _switches(draw)
     stages, ends = fused(draw, stages, layers[-1][-1], alone=not beside and LORA not in switches)
+    if residual and UNNORMED in ends and not drafts:
+        residual = unread(residual, operations)
     lines = [
         "boundaryc: 1",
         "stack: sample",

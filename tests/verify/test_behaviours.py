@@ -34,6 +34,7 @@ from boundaryc.verify.modules import forget, import_package
 from tests.plan.simulated import kinds, subject, verified
 from tests.plan.stacks import ATTENTION, EXPERTS, MLP, stack, topology
 from tests.runtime.doubling import Doubler
+from tests.verify.subjects import compiled
 
 MIXER = Stage("mixer", "mixer", False, "scoped", "norm", "add")
 LAYER = (("attention", "mlp"),)
@@ -308,3 +309,43 @@ def test_x17_the_ranks_of_the_experts_sum() -> None:
             ending = next(b for e, b in table.items() if e.producer == "experts")
             assert ending.start.owes == owed
         assert planned.mesh.size(owed) == len(groups[0])
+
+
+TWICE = """\
+boundaryc: 1
+stack: sample
+hidden_size: 64
+norm: {kind: none}
+operations:
+  twice: {role: read, call: "tests.emit.operations:scaled_read", params: [scale, shift],
+          facts: [row_wise]}
+stages: {attention: {kind: attention, read: twice}, mlp: {kind: ffn, read: twice}}
+layers: {count: 2, default: [attention, mlp]}
+topologies: {tp1: {tp: 1}}
+"""
+
+
+def test_n01_two_dense_layers_in_generated_code() -> None:
+    """Attention 3x, FFN 5x, norm 2x: value 5390x, residual 539x, and both where the stack ends."""
+    package = import_package(compiled(TWICE)[1], "sample")
+    stack_ = package.load("tp1", SingleGroups())
+    batch = stack_.batch(rows_per_dp=[2], padding="unpadded", mode="prefill")
+    scale, shift = (
+        type("Constant", (), {"weight": torch.full((64,), value).double()}) for value in (2.0, 0.0)
+    )
+    bound = {f"{name}_scale": scale for name in ("attention", "mlp")}
+    bound |= {f"{name}_shift": shift for name in ("attention", "mlp")}
+    embedding = torch.arange(2 * 64, dtype=torch.float64).view(2, 64)
+    stack_.start(batch)
+    hidden: Any = embedding
+    for index in range(2):
+        layer = stack_.layer(index).bind(**bound)
+        hidden = layer.attention.finish(layer.attention.prepare(hidden, batch) * 3, batch)
+        x = layer.mlp.prepare(hidden, batch)
+        with layer.mlp.exit(batch) as output:
+            x = output.reduce_output(x * 5)
+        hidden = output.finish(x)
+    assert hidden.equal(embedding * 5390)
+    assert batch.stream.residual.equal(embedding * 539)
+    assert stack_.norm(hidden, batch, None).equal(embedding * 5929)
+    forget(package)

@@ -10,9 +10,20 @@ from tests.verify.faults.catalogue import FAULTS
 from tests.verify.faults.fault import ROOT, Fault
 from tests.verify.faults.judge import CHECKS, Verdict, judge
 
+AREAS = ("planner", "emitter", "layout", "template", "runtime", "model", "language")
 QUICK = [fault for fault in FAULTS if fault.seen_by != ("gloo",)]
-SAMPLE = random.Random(5).sample(QUICK, 40)
-AREAS = {"planner", "emitter", "layout", "template", "runtime", "model", "language"}
+
+
+def _sample(of_each: int) -> list[Fault]:
+    """Some faults of every area, the same in every run."""
+    draw, found = random.Random(5), []
+    for area in AREAS:
+        known = [fault for fault in QUICK if fault.area == area]
+        found += draw.sample(known, min(of_each, len(known)))
+    return found
+
+
+SAMPLE = _sample(3)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +52,7 @@ def test_a_fault_is_seen(fault: Fault, verdicts: dict[str, Verdict]) -> None:
 
 def test_the_catalogue_is_wide() -> None:
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
-    assert {fault.area for fault in FAULTS} == {fault.area for fault in SAMPLE} == AREAS
+    assert {fault.area for fault in FAULTS} == {fault.area for fault in SAMPLE} == set(AREAS)
 
 
 def test_the_table_is_whole() -> None:

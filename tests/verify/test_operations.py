@@ -160,15 +160,13 @@ def text(name: str, topologies: str = TOP) -> str:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_it_holds_in_every_pair_of_choices(name: str) -> None:
-    """A plain forward, and one that uses outputs between all stages."""
+    """Plain forwards and, in turns with them, such as use outputs between all stages."""
     subject = prover(text(name))
     cells = covering(list(matrix(subject.subject.plan, Selection())))
-    plain = [subject.run(cell) for cell in cells]
-    meddled = [subject.run(cell, deeds=seed) for seed, cell in enumerate(cells)]
+    found = [subject.run(cell, deeds=at if at % 2 else None) for at, cell in enumerate(cells)]
 
     assert len(cells) > 60
-    assert [f"{one.cell}: {one.failure}" for one in plain if one.failure] == []
-    assert [f"{one.cell}: {one.failure}" for one in meddled if one.failure] == []
+    assert [f"{one.cell}: {one.failure}" for one in found if one.failure] == []
 
 
 BROKEN = {

@@ -105,8 +105,8 @@ BROKEN = {
     "one scale for all of a token": ('(hidden, "group128")', '(hidden, "token")'),
     "another format": ("return quantize_int8(hidden)", 'return quantize_fp8(hidden, "token")'),
     "a scale of its own": (
-        'quantize_fp8(hidden, "static", input_scale.input_scale)',
-        'quantize_fp8(hidden, "static", 1.0001 * input_scale.input_scale)',
+        "        input_scale.input_scale,\n",
+        "        1.0001 * input_scale.input_scale,\n",
     ),
     "no second output": ("return values, scales, hidden", "return values, scales"),
     "a second output that was rounded": (
@@ -163,7 +163,8 @@ def test_both_forms_are_generated() -> None:
     text = files["dp2/ordinary.py"]
     moved = "\n".join(f"    {x} = groups.tp.all_gather({x})" for x in ("values", "scales"))
 
-    assert f'    values, scales = quantize_fp8(hidden, "token")\n{moved}\n' in text
+    read = "values, scales, stream.residual = add_rms_norm_fp8("
+    assert f"    {read}hidden, stream.residual, norm.weight)\n{moved}\n" in text
     assert "    hidden = groups.tp.all_gather(hidden)\n    return quantize_fp8(hidden" in text
     assert "all_gather(tp)  mlp computes on all rows: the values\n" in text
     assert "all_gather(tp)  mlp computes on all rows: their scales\n" in text

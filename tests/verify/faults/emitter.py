@@ -58,9 +58,11 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        "added = self.calls.norm.of_sum(*summed, self.calls.scale)",
-        'added = f"add_rms_norm(0 * {self.value}, {self.residual}, norm.weight)[0]"\n'
-        '                added += f", {self.residual} + {self.value}"',
+        "self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))",
+        'self._put(f"added = {self.residual} + {self.value}")\n'
+        "        call = fused(kernel, calls.norm, calls.read.params[0], names, calls.scale)\n"
+        '        self._put(call.replace(f"({self.value}, ", f"(0 * {self.value}, "))\n'
+        '        self._put(f"{self._written} = added")',
         "values",
     ),
     _fault(

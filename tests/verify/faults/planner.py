@@ -42,7 +42,7 @@ FAULTS = (
         "            return None\n        if facts.read_local",
         "        if state.phase is Phase.INPUT or state.owes:\n"
         "            return None\n        if facts.read_local",
-        "provenance",
+        "rules",
     ),
     _fault(
         "scatter-forgets-its-sum",

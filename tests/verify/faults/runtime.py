@@ -80,7 +80,8 @@ FAULTS = (
         BATCH,
         '    return (max(rounded),) * len(real) if padding == "max_len" else rounded',
         "    return rounded",
-        "census",
+        "refusals",
+        "units",
     ),
     _fault(
         "padding-rounds-down",
@@ -88,7 +89,7 @@ FAULTS = (
         BATCH,
         "    rounded = tuple(-(-rows // multiple) * multiple for rows in real)",
         "    rounded = tuple(rows // multiple * multiple for rows in real)",
-        "values",
+        "refusals",
         "units",
     ),
     _fault(

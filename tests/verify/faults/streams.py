@@ -54,15 +54,6 @@ FAULTS = (
         ("values", "refusals"),
     ),
     Fault(
-        "update-of-other-rows",
-        "planner",
-        "An update with inputs of every batch runs on rows that it has none for.",
-        "boundaryc/plan/ops.py",
-        "if facts.update_on is not None and state.rows != facts.update_on:",
-        "if facts.update_on is not None and state.rows == -1:",
-        ("provenance", "values", "refusals"),
-    ),
-    Fault(
         "mixing-matrix-transposed",
         "runtime",
         "Stream i takes what it should give.",

@@ -1,0 +1,59 @@
+"""Compiles the functions of a generated `kernels.py` with torch, and counts the graphs.
+
+Its own process because Triton decides at import whether it interprets. Argument: the file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+ROWS = (5, 0, 1, 3, 17, 9)
+
+
+def main(path: str) -> None:
+    """Three graphs for six numbers of rows: for none, for one, and for any other."""
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    for operator in [name for name in vars(kernels) if name.endswith("_OPERATOR")]:
+        name = operator.removeprefix("_").removesuffix("_OPERATOR")
+        torch._dynamo.reset()
+        counters.clear()
+        function = getattr(kernels, name.lower())
+        compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+        for rows in ROWS:
+            given = arguments(name, rows, kernels.WIDTH.value)
+            for found, wanted in zip(compiled(*given), function(*given), strict=True):
+                same(found, wanted)
+        assert counters["stats"]["unique_graphs"] <= 3, (name, counters["stats"])
+
+
+def arguments(name: str, rows: int, width: int) -> list[Tensor]:
+    """Random rows, a weight, and the scale of a static quantisation."""
+    generator = torch.Generator().manual_seed(rows)
+    wide = [torch.randn(rows, width, generator=generator) for _ in range(1 + ("ADD" in name))]
+    given = [part.to(torch.bfloat16) for part in wide]
+    given.append(torch.ones(width))
+    given += [torch.tensor(0.02)] if "STATIC" in name else []
+    return [part.to(DEVICE) for part in given]
+
+
+def same(found: Tensor, wanted: Any) -> None:
+    """Fails where a result is another than without torch.compile."""
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    assert torch.equal(found.float(), wanted.float())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
