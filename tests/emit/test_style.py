@@ -30,15 +30,20 @@ extras: {deepstack: {after: ["0-1"]}}
 terminal: {norm: false}
 """
 """Calls that are long and stand in a branch of their own."""
-LENGTHS = (28, 30, 33, 35)
-LONG = f"""boundaryc: 1
+LONG = """boundaryc: 1
 stack: long_names
 hidden_size: 64
-norm: {{kind: layer, eps: 1.0e-6}}
-stages:
-{"".join(f"  {'n' * length}: {{kind: ffn}}{chr(10)}" for length in LENGTHS)}\
-layers: {{count: 1, default: [{", ".join("n" * length for length in LENGTHS)}]}}
-topologies: {{tp1: {{tp: 1}}}}
+norm: {kind: layer, eps: 1.0e-6}
+stages: {aa: {kind: ffn, read: a}, bb: {kind: ffn, read: b}, cc: {kind: ffn, read: c}}
+operations:
+  a: {role: read, call: "tests.verify.operations:plain_read", facts: [plain_norm],
+      params: [norm_with_a_long_one]}
+  b: {role: read, call: "tests.verify.operations:plain_read", facts: [plain_norm],
+      params: [a_norm_with_a_very_long_name_i]}
+  c: {role: read, call: "tests.verify.operations:plain_read", facts: [plain_norm],
+      params: [a_norm_with_a_very_long_name_indeed_ye]}
+layers: {count: 1, default: [aa, bb, cc]}
+topologies: {tp1: {tp: 1}}
 """
 """Checks of norms on one line, on three, and with one argument a line."""
 STREAMS = """boundaryc: 1
