@@ -186,7 +186,7 @@ def _base(plan: StackPlan) -> str:
     """What the class of the stack is derived from."""
     known = {
         "UnnormedStack": not plan.stack.terminal.norm,
-        "LayerNormedStack": _final_bias(plan) is not None,
+        "LayerNormStack": _final_bias(plan) is not None,
         "FusingStack": bool(plan.stack.fusion),
     }
     found = [name for name, needed in known.items() if needed] or ["Stack"]

@@ -34,7 +34,7 @@ from boundaryc.runtime.collectives import (
 )
 from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
-from boundaryc.runtime.ending import LayerNormedStack, UnnormedStack
+from boundaryc.runtime.ending import LayerNormStack, UnnormedStack
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import (
     AddsTail,
@@ -161,7 +161,7 @@ __all__ = [
     "HyperConnection",
     "HyperHead",
     "InputScale",
-    "LayerNormedStack",
+    "LayerNormStack",
     "Leave",
     "Leaves",
     "MappedGroups",

@@ -16,7 +16,7 @@ from boundaryc.runtime.stream import ANY, OwedOutput, StreamState
 from boundaryc.runtime.table import LayerT
 
 
-class LayerNormedStack(Stack[GroupsT, RowsT, LayerT]):
+class LayerNormStack(Stack[GroupsT, RowsT, LayerT]):
     """A stack whose final norm is a layer norm; ``final_bias``: the file gives it a bias."""
 
     final_bias: bool = False

@@ -118,5 +118,5 @@ UNUSED = (
 def test_stacks_of_rms_norms_have_no_checks() -> None:
     """They are generated as if there were none, and take any module with a weight."""
     files = compiled(RMS)[1]
-    assert not [name for name, text in files.items() if "bias" in text or "LayerNormed" in text]
+    assert not [name for name, text in files.items() if "bias" in text or "LayerNorm" in text]
     loaded(RMS).layer(0).bind(attention=BIASED, attention_output_norm=BIASED, mlp=BIASED)
