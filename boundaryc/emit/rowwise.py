@@ -246,8 +246,10 @@ def _operator(kernel: RowKernel, params: list[tuple[str, str]], outputs: int) ->
     """The statement that registers the function with torch."""
     words = [f"{text.partition(' ')[0]} {name}" for name, text in params]
     results = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-    schema = f"({', '.join(words)}) -> {results}"
-    items = [kernel.name, f"_made_by_{kernel.name}", f'"{schema}"']
+    schema = f'"({", ".join(words)}) -> {results}"'
+    if len(f"    {schema},") > WIDTH:
+        schema = f'"({", ".join(words)})"\n    " -> {results}"'
+    items = [kernel.name, f"_made_by_{kernel.name}", schema]
     whole = bracketed(f"_{kernel.name.upper()}_OPERATOR = _operator(", items, ")")
     inner = f"    {', '.join(items)}"
     return whole if len(whole) == 1 or len(inner) > WIDTH else (whole[0], inner, whole[-1])
