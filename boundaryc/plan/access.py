@@ -136,7 +136,7 @@ def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     LookupError where there is none.
     """
     facts = facts._replace(carries=False) if rounds else facts
-    found = search(start, frozenset({goal}), _moves_of(facts), Order())
+    found = search(start, frozenset({goal}), _moves_of(facts), Order(), facts.scatter)
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")
     return found[goal].ops

@@ -210,11 +210,11 @@ def _pairs(
     goals = _goals(edge, targets, ways[edge.target])
     asked = frozenset(goals)
     owed = reduce(or_, (way.owes for way in ways[edge.source]))
-    facts = facts._replace(scatter=facts.scatter & owed)  # nothing else is ever scattered
+    scatter, facts = facts.scatter & owed, facts._replace(scatter=owed)
     moves = problem.moves.get(facts) or problem.moves.setdefault(facts, Moves(facts))
     pairs: dict[tuple[_Label, _Label], Path] = {}
     for source in labels[edge.source]:
-        found = moves.paths(_start(problem.stack, edge, source, ways), asked, batch.order)
+        found = moves.paths(_start(problem.stack, edge, source, ways), asked, batch.order, scatter)
         for target, goal in zip(targets, goals, strict=True):
             if goal in found:
                 pairs[source, target] = found[goal]

@@ -66,7 +66,8 @@ Ranked = tuple[int, int, Operation, Cost]
 class Moves:
     """The priced successors of the states of one edge, found once however often they are met.
 
-    States are numbered as they are met, so that a search works on integers.
+    States are numbered as they are met, so that a search works on integers. Searches that may
+    scatter over fewer atoms than the facts say share them: ``scatter`` is what they may.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
@@ -74,8 +75,8 @@ class Moves:
         self.states: list[State] = []
         self._numbers: dict[State, int] = {}
         self._steps: dict[int, tuple[tuple[Operation, int, Cost], ...]] = {}
-        self._ranked: dict[Order, dict[int, tuple[Ranked, ...]]] = {}
-        self._paths: dict[tuple[State, frozenset[Goal], Order], dict[Goal, Path]] = {}
+        self._ranked: dict[tuple[Order, int], dict[int, tuple[Ranked, ...]]] = {}
+        self._paths: dict[tuple[State, frozenset[Goal], Order, int], dict[Goal, Path]] = {}
 
     def number(self, state: State) -> int:
         """The number of a state."""
@@ -96,33 +97,53 @@ class Moves:
             )
         return known
 
-    def ranked(self, order: Order) -> dict[int, tuple[Ranked, ...]]:
+    def ranked(self, order: Order, scatter: int) -> dict[int, tuple[Ranked, ...]]:
         """The successors of the states ranked so far, for ``rank`` to add to."""
-        return self._ranked.setdefault(order, {})
+        return self._ranked.setdefault((order, scatter), {})
 
-    def rank(self, number: int, order: Order) -> tuple[Ranked, ...]:
+    def rank(self, number: int, order: Order, scatter: int) -> tuple[Ranked, ...]:
         """The successors of a state as (rank of the cost, state, operation, cost)."""
-        found = tuple((order.rank(cost), after, op, cost) for op, after, cost in self.steps(number))
-        self.ranked(order)[number] = found
+        found: tuple[Ranked, ...]
+        if scatter == self.facts.scatter:
+            steps = self.steps(number)
+            found = tuple((order.rank(cost), after, op, cost) for op, after, cost in steps)
+        else:
+            found = tuple(
+                ranked
+                for ranked in self._all_ranked(number, order)
+                if not (isinstance(ranked[2], ReduceScatter) and ranked[2].axes & ~scatter)
+            )
+        self.ranked(order, scatter)[number] = found
         return found
 
-    def paths(self, start: State, goals: frozenset[Goal], order: Order) -> dict[Goal, Path]:
+    def _all_ranked(self, number: int, order: Order) -> tuple[Ranked, ...]:
+        known = self.ranked(order, self.facts.scatter).get(number)
+        return known or self.rank(number, order, self.facts.scatter)
+
+    def paths(
+        self, start: State, goals: frozenset[Goal], order: Order, scatter: int
+    ) -> dict[Goal, Path]:
         """What ``search`` finds, remembered."""
-        key = (start, goals, order)
+        key = (start, goals, order, scatter)
         known = self._paths.get(key)
         if known is None:
-            known = self._paths[key] = search(start, goals, self, order)
+            known = self._paths[key] = search(start, goals, self, order, scatter)
         return known
 
 
-def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> dict[Goal, Path]:
-    """The cheapest path from ``start`` to each goal that can be reached."""
+def search(
+    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+) -> dict[Goal, Path]:
+    """The cheapest path from ``start`` to each goal that can be reached.
+
+    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
+    """
     first = moves.number(start)
     best = {first: 0}
     came: dict[int, tuple[int, Operation, Cost]] = {}
     queue = [(0, first)]
     found: dict[Goal, Path] = {}
-    ranked = moves.ranked(order)
+    ranked = moves.ranked(order, scatter)
     while queue and len(found) < len(goals):
         rank, number = heapq.heappop(queue)
         if rank > best[number]:
@@ -130,7 +151,7 @@ def search(start: State, goals: frozenset[Goal], moves: Moves, order: Order) -> 
         goal = _goal_of(moves.states[number], moves.facts)
         if goal in goals and goal not in found:
             found[goal] = _path(came, number)
-        for step, after, op, cost in ranked.get(number) or moves.rank(number, order):
+        for step, after, op, cost in ranked.get(number) or moves.rank(number, order, scatter):
             reached = rank + step
             if after not in best or reached < best[after]:
                 best[after], came[after] = reached, (number, op, cost)
@@ -261,6 +282,6 @@ def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) 
         ("the sum may not end in a reduce-scatter", facts._replace(scatter=facts.every)),
     )
     for text, looser in relaxed:
-        if search(start, goals, Moves(looser), order):
+        if search(start, goals, Moves(looser), order, looser.scatter):
             return text
     return "no order of legal operations delivers these rows"
