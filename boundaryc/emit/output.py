@@ -17,6 +17,7 @@ from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.tables import topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_view
+from boundaryc.plan import access
 from boundaryc.plan.result import StackPlan
 
 
@@ -31,6 +32,7 @@ class Output:
 
 def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
+    access.forget()  # of equal ways the first that was met wins: no other stack may decide that
     functions = [topology_functions(plan, topology) for topology in plan.topologies]
     rowwise = rowwise_view(plan, functions)
     shared = {
