@@ -13,6 +13,9 @@ from tests.gloo.pool import shared_pool
 from tests.verify import streams
 from tests.verify.extras_stacks import EXTRAS
 from tests.verify.pair_stacks import PAIRS
+from tests.verify.test_named import NAMES, TEXT
+from tests.verify.test_norms import HEAD as BARE
+from tests.verify.test_norms import KINDS, NONE
 from tests.verify.test_operations import HEAD, STACKS, text
 from tests.verify.test_pipeline import PAYLOADS
 
@@ -43,7 +46,26 @@ def test_real_ranks_agree_with_the_oracle(name: str) -> None:
     if "variants: [ordinary, context_parallel]" in stack:
         stack = stack.replace(", context_parallel]", "]")
     parallel = "sequence_parallel" in stack
-    cells = [cell for cell in CELLS if parallel or cell.variant == "ordinary"]
+    _agree(stack, [cell for cell in CELLS if parallel or cell.variant == "ordinary"])
+
+
+NORMED = {
+    "layer": BARE + KINDS + TOPOLOGIES,
+    "none": BARE + NONE + TOPOLOGIES,
+    **{name: TEXT.replace("NAME", name).replace("tp2: {tp: 2}", "tp4: {tp: 4}") for name in NAMES},
+}
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_real_ranks_normalise_as_the_oracle_does(name: str) -> None:
+    """Kinds of norm, norms of a stage's own, and norms of outputs."""
+    stack = NORMED[name]
+    if "variants" not in stack:
+        stack += "variants: [ordinary, sequence_parallel]\n"
+    _agree(stack, list(CELLS))
+
+
+def _agree(stack: str, cells: list[Cell]) -> None:
     runs = [(cell, deeds) for deeds, cell in enumerate(cells)] + [(cell, None) for cell in cells]
 
     results = shared_pool().run("tests.verify.gloo_ranks:forwards", stack, runs, timeout_s=240.0)
