@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.launch import warps
 from boundaryc.emit.layout_text import WIDTH, bracketed, listed, wrapped
 from boundaryc.emit.norms import Norms

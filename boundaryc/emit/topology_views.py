@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from boundaryc.emit.functions import TopologyFunctions, access_module
+from boundaryc.emit.collected import TopologyFunctions
+from boundaryc.emit.function_names import access_module
 from boundaryc.emit.fused_views import fused_lines, fused_slots
 from boundaryc.emit.layout_text import (
     WIDTH,

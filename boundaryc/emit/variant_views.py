@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.drafts import ExitDraft, rendered, sends
-from boundaryc.emit.functions import (
-    TopologyFunctions,
-    Use,
-    VariantFunctions,
-    access_module,
-    by_base,
-)
+from boundaryc.emit.function_names import access_module, by_base
 from boundaryc.emit.imports import module_imports
 from boundaryc.emit.layers import layer_kinds
 from boundaryc.emit.layout_text import listed, wrapped
