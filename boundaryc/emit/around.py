@@ -7,6 +7,7 @@ from dataclasses import replace
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.norms import norm_call
+from boundaryc.emit.shown import shown
 from boundaryc.graph.build import ENTRY, FINAL, MERGE
 from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
 from boundaryc.plan import ops
@@ -21,10 +22,11 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     """The operations around a boundary; ``access`` is what its producer leaves in the stream."""
     producer, consumer = boundary.edge.producer, boundary.edge.consumer
     if boundary.edge.forks:
-        return Calls(producer, consumer, None, plan.operations[NO_READ], {})
+        return Calls(producer, consumer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
-    calls = Calls(producer, consumer, None, read, imported_names(plan), access)
+    called, names = shown(plan.stack, consumer), imported_names(plan)
+    calls = Calls(producer, consumer, called, None, read, names, access)
     calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
     calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
     calls = replace(calls, norm=norm_call(plan.stack, consumer))

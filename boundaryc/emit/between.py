@@ -265,7 +265,7 @@ def as_word(step: str) -> str:
 def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
     """A tensor moved from the rows ``before`` to others."""
     wanted = "it is wanted"
-    calls = Calls("", "", None, RAW, {})
+    calls = Calls("", "", "", None, RAW, {})
     writer = Writer(scope, calls, at_producer=False, names=Names("value"), wanted=wanted)
     state = State(Phase.CONTRIBUTION, before, 0, NO_RESIDUAL)
     script = writer.write(replayed(path, state, ways.facts))

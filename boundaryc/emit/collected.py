@@ -10,11 +10,10 @@ from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.scope import Scope
-from boundaryc.graph.build import FINAL, MERGE, Edge
+from boundaryc.emit.shown import shown
+from boundaryc.graph.build import Edge
+from boundaryc.language.model import Stack
 from boundaryc.plan.result import TopologyPlan
-
-SHOWN = {FINAL: "the final norm", MERGE: "the merge"}
-"""What people call a consumer that is no stage."""
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
@@ -37,11 +36,10 @@ class Named(Generic[DraftT]):
     name: str = ""
     when: tuple[str, ...] = ()
 
-    @property
-    def following(self) -> str:
+    def following(self, stack: Stack) -> str:
         """What comes after the stage whose exit this is, for people."""
         names = distinct(use.edge.consumer for use in self.uses)
-        return listed([SHOWN.get(name, name) for name in names], "or")
+        return listed([shown(stack, name) for name in names], "or")
 
 
 @dataclass(slots=True)

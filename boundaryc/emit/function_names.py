@@ -57,11 +57,19 @@ def _name_all(
     for group in by_base(named):
         found = suffixes([_traits(one, auto) for one in group])
         for one, suffix in zip(group, found, strict=True):
-            one.name = unique(case(one.draft.base + suffix), taken)
+            one.name = unique(case(one.draft.base), case(suffix), taken)
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """``name``, or the first numbered form of it that is not taken; takes it."""
+LONGEST = 80
+"""How long a name may become by what tells it from others."""
+
+
+def unique(base: str, suffix: str, taken: set[str]) -> str:
+    """``base`` with ``suffix``, or the first numbered form that is not taken; takes it.
+
+    Where that is too long, ``base`` is numbered alone: what tells it apart is said elsewhere.
+    """
+    name = base + suffix if len(base + suffix) <= LONGEST else base
     number, free = 2, name
     while free in taken:
         free, number = f"{name}_{number}", number + 1

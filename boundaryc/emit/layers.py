@@ -65,7 +65,7 @@ def layer_kinds(plan: StackPlan) -> tuple[LayerKind, ...]:
         name = _joined(stages)
         if joined.count(name) > 1:
             name = "Then".join(_camel(stage) for stage in stages)
-        while name in taken:
+        while name in taken or name.isupper():  # in capitals alone it would be a constant
             name += "Layer"
         taken.add(name)
         indexes = [i for i, layer in enumerate(plan.stack.layers) if layer == stages]

@@ -58,7 +58,18 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
             items.append("")
         else:
             items[-1] += character
-    return bracketed(line[: start + 1], [item.strip() for item in items], ")", indent=indent)
+    items = [item.strip() for item in items]
+    element, each, source = items[0].partition(" for ")
+    if each and len(items) == 1:
+        return _comprehended(line[: start + 1], element, f"for {source}", indent)
+    return bracketed(line[: start + 1], items, ")", indent=indent)
+
+
+def _comprehended(head: str, element: str, clause: str, indent: int) -> tuple[str, ...]:
+    """A call of one generator expression, behind which no comma may stand."""
+    if indent + 4 + len(f"{element} {clause}") <= WIDTH:
+        return (head, f"    {element} {clause}", ")")
+    return (head, f"    {element}", f"    {clause}", ")")
 
 
 def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
             for constant in group
         ]
         for constant, suffix in zip(group, suffixes(traits), strict=True):
-            constant.name = unique(base + suffix, taken)
+            constant.name = unique(base, suffix, taken)
 
 
 def _consumers(constant: Constant) -> str:
@@ -264,7 +264,7 @@ def _name_layers(
                 }
             )
         for (_, constant), suffix in zip(group, suffixes(traits), strict=True):
-            constant.name = unique(base + suffix, taken)
+            constant.name = unique(base, suffix, taken)
 
 
 def _place(pattern: Pattern, shapes: set[int]) -> str:

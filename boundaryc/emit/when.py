@@ -7,7 +7,8 @@ from itertools import combinations
 from typing import Protocol
 
 from boundaryc.emit.layout_text import listed, wrapped
-from boundaryc.graph.build import FINAL, MERGE, Edge
+from boundaryc.emit.shown import shown
+from boundaryc.graph.build import Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 
 
@@ -60,14 +61,13 @@ def _place(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> str:
     consumers = sorted({edge.consumer for edge in edges})
     words = []
     if leaves and len(consumers) < len({edge.consumer for edge in every}):
-        names = {FINAL: "the final norm", MERGE: "the merge"}
-        shown = [names.get(name, name) for name in consumers]
-        words.append(f"before {listed(shown, 'or')}")
+        names = [shown(plan.stack, name) for name in consumers]
+        words.append(f"before {listed(names, 'or')}")
     rest = [edge for edge in every if edge.consumer in consumers and edge not in edges]
     kept = {edge.target.captures for edge in edges}
     if any(edge.target.captures not in kept for edge in rest) and not leaves:
-        shown = [listed(names) if names else "nothing" for names in sorted(kept)]
-        words.append(f"captured: {listed(shown, 'or')}")
+        said = [listed(names) if names else "nothing" for names in sorted(kept)]
+        words.append(f"captured: {listed(said, 'or')}")
     elif rest:
         before = sorted({edge.source.producer for edge in edges})
         ran = [f"after {name}" if name else "first in the stack" for name in before]
@@ -99,8 +99,8 @@ def _clause(
 ) -> str:
     words = []
     if len(policies) < len(topology.tables):
-        shown = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
-        words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(shown)}")
+        said = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
+        words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(said)}")
     if len(some) < len(columns):
         every = [topology.columns[index] for index in columns]
         words.append(batches(every, [topology.columns[index] for index in sorted(some)]))
