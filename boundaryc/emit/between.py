@@ -347,7 +347,7 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     source = boundary.edge.producer or "start"
     way = Way(
         f"{source}_to_{FINAL}_empty",
-        f"Without a norm from {source}",
+        f"From {source}, without rows," if own else f"Without a norm from {source}",
         start,
         sequence,
         boundary.goal,

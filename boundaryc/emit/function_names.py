@@ -28,8 +28,7 @@ def name_beside(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions
     _name_all(known.accesses.values(), taken, auto, str.upper)
     _name_all(known.resumes.values(), taken, auto, str.upper)
     for group in by_base(known.beside.values()):
-        for named in group if len(group) > 1 else ():
-            named.when = when(plan, topology, known.variant, named.uses, leaves=False)
+        _tell_apart(plan, topology, known, group, leaving=False)
 
 
 def name_functions(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
@@ -38,9 +37,22 @@ def name_functions(plan: StackPlan, topology: TopologyPlan, known: VariantFuncti
     _name_all(known.functions.values(), taken, plan.stack.policy_auto, str)
     _name_all(known.exits.values(), taken, plan.stack.policy_auto, str.upper)
     for group in by_base(known.functions.values()):
-        for named in group if len(group) > 1 else ():
-            leaves = _leaves(named.draft)
-            named.when = when(plan, topology, known.variant, named.uses, leaves=leaves)
+        _tell_apart(plan, topology, known, group, leaving=True)
+
+
+def _tell_apart(
+    plan: StackPlan,
+    topology: TopologyPlan,
+    known: VariantFunctions,
+    group: list[Named[Draft]],
+    *,
+    leaving: bool,
+) -> None:
+    """Says of each of several namesakes when it runs; ``leaving``: some end a stage."""
+    every = {use.edge for named in group for use in named.uses}
+    for named in group if len(group) > 1 else ():
+        leaves = leaving and _leaves(named.draft)
+        named.when = when(plan, topology, known.variant, named.uses, every, leaves=leaves)
 
 
 def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:

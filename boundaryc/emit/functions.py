@@ -75,7 +75,7 @@ def _between(
             resume = replace(alike[key].resume, transfer=travels)
             alike[key] = replace(alike[key], resume=resume)
     found = alike[key]
-    if edge.consumer == FINAL:
+    if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     rest = behind(boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
     if rest is not None:

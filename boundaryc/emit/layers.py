@@ -81,8 +81,8 @@ def _joined(stages: tuple[str, ...]) -> str:
 def spans(indexes: list[int], most: int = 6) -> str:
     """Layer numbers for people: ``layers 0, 2 to 9``; a long list ends in how many there are.
 
-    >>> spans([0]), spans([1, 2, 3, 7])
-    ('layer 0', 'layers 1 to 3 and 7')
+    >>> spans([0]), spans([0, 1]), spans([1, 2, 3, 7])
+    ('layer 0', 'layers 0 and 1', 'layers 1 to 3 and 7')
     """
     groups: list[list[int]] = []
     for index in indexes:
@@ -91,11 +91,12 @@ def spans(indexes: list[int], most: int = 6) -> str:
         else:
             groups.append([index])
     words = [
-        f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(str(i) for i in group)
-        for group in groups
+        word
+        for group in groups[:most]
+        for word in ([f"{group[0]} to {group[-1]}"] if len(group) > 2 else map(str, group))
     ]
-    if len(words) > most:
-        return f"{len(indexes)} layers: {', '.join(words[:most])}, ..."
+    if len(groups) > most:
+        return f"{len(indexes)} layers: {', '.join(words)}, ..."
     return f"layer{'s' if len(indexes) > 1 else ''} {listed(words)}"
 
 

@@ -45,6 +45,8 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
     ('return f(', '    x,', '    (y, z),', ')')
     >>> broken("    return f(x, (y, z))", indent=90)
     ('    return f(', '        x,', '        (y, z),', '    )')
+    >>> broken("return tuple(f(x) for x in y)", indent=80)
+    ('return tuple(', '    f(x)', '    for x in y', ')')
     """
     margin = len(line) - len(line.lstrip())
     if margin:

@@ -145,7 +145,8 @@ def _layer_doc(kind: LayerKind) -> Lines:
     doc = f"{_about(kind)}: {kind.where}."
     if 4 + len(f'"""{doc}"""') <= WIDTH:
         return (f'"""{doc}"""',)
-    return ('"""Boundaries of layers with the same stages.', "", *wrapped("", doc, indent=4), '"""')
+    stages = wrapped("", f"Their stages are {listed(kind.stages)}.", indent=4)
+    return (f'"""Boundaries of {kind.where}.', "", *stages, '"""')
 
 
 def _about(kind: LayerKind) -> str:
