@@ -67,4 +67,7 @@ def told(line: str, following: str) -> tuple[str, ...]:
     title, colon, what = whole.partition(": ")
     if not colon:
         return (line.replace(NEXT, "what follows"),)
+    head, to, target = title.rpartition(" to ")
+    if to and len(f"{title}.") > SUMMARY:
+        return (f"{head.rstrip(',')}.", "", *wrapped("", f"To {target}: {what}", indent=4))
     return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}", indent=4))
