@@ -79,9 +79,11 @@ LONGEST = 80
 def unique(base: str, suffix: str, taken: set[str]) -> str:
     """``base`` with ``suffix``, or the first numbered form that is not taken; takes it.
 
-    Where that is too long, ``base`` is numbered alone: what tells it apart is said elsewhere.
+    Where that is too long the name only says that it is another form, which is told elsewhere.
     """
-    name = base + suffix if len(base + suffix) <= LONGEST else base
+    name = base + suffix
+    if len(name) > LONGEST and suffix:
+        name = base + ("_FORM" if base.isupper() else "_form")
     number, free = 2, name
     while free in taken:
         free, number = f"{name}_{number}", number + 1
@@ -105,7 +107,7 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
         "to": ""
         if not _leaves(draft)
         else f"to_{'_or_'.join(distinct(edge.consumer for edge in edges))}",
-        "keeps": keeping(edges),
+        "keeps": "" if isinstance(draft, AccessDraft) else keeping(edges),
         "update": draft.update if isinstance(draft, AccessDraft) else "",
         "residual": draft.residual if isinstance(draft, AccessDraft) else "",
         "own": (own.how if own else "") or "complete",
