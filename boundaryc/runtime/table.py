@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -101,7 +102,12 @@ class Table(Generic[LayerT]):
 
 def _stages(layer: object) -> tuple[str, ...]:
     """The stages of a layer in their order; a layer class that is not generated has none."""
-    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
+    return _fields(type(layer))
+
+
+@cache  # asked for every layer before the one that is placed
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:
