@@ -10,8 +10,9 @@ from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.crossing import Prepare, Resumes
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import OwedOutput, Position
+from boundaryc.runtime.stream import Position
 
 LayerT = TypeVar("LayerT")
 
@@ -102,11 +103,12 @@ class Table(Generic[LayerT]):
 
 def _stages(layer: object) -> tuple[str, ...]:
     """The stages of a layer in their order; a layer class that is not generated has none."""
-    return _fields(type(layer))
+    kind: Any = type(layer)
+    return _fields(kind)
 
 
 @cache  # asked for every layer before the one that is placed
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
