@@ -13,7 +13,7 @@ from boundaryc.emit.norms import Norms
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import norm_view
 from boundaryc.language.model import NormSpec
-from boundaryc.plan.kernels import KERNELS
+from boundaryc.plan.kernels import KERNELS, NORMS
 from tests.emit.compiled import ROOT
 
 pytest.importorskip("triton")
@@ -64,21 +64,52 @@ def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -
     program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
 
 
-@pytest.mark.parametrize("part", ["add_rms", "rms", "layer", "biased"])
+@pytest.mark.parametrize("part", ["add_rms", "rms", "layer", "biased", "none"])
 def test_every_combination_agrees_with_float64(tmp_path: Path, part: str) -> None:
     """Quantised in each way, kept beside that or not: exactly as torch quantises the norm."""
     needs = tuple(name for name in KERNELS if _part(name) == part)
-    path = written(tmp_path, 256, rounded=part == "add_rms", needs=needs)
+    path = written(tmp_path, 256, rounded=part == "add_rms", scaled=part == "none", needs=needs)
 
-    rows = "1,3,17" if part == "add_rms" else "3"
+    rows = "1,3,17" if part in ("add_rms", "none") else "3"
     rounded = str(int(part == "add_rms"))
     program("kernel_program.py", path, rounded, rows, "bfloat16", TRITON_INTERPRET="1")
 
 
 def _part(name: str) -> str:
-    if "biased" in name or "layer" in name:
-        return "biased" if "biased" in name else "layer"
-    return "add_rms" if name.startswith("add_") else "rms"
+    kernel = KERNELS[name]
+    if kernel.output_norm:
+        return "of_output"
+    if kernel.norm is None:
+        return "none"
+    parts = {"layer_norm": "layer", "biased_layer_norm": "biased"}
+    return parts.get(kernel.norm, "add_rms" if kernel.adds else "rms")
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_norms_of_outputs_agree_with_float64(tmp_path: Path, kind: str) -> None:
+    """Sandwich and post-norm: the norm of a contribution is rounded, added and read in one pass.
+
+    Every kind is read by itself and by the next kind, quantised in each way or not at all.
+    """
+    reads = (kind, NORMS[(NORMS.index(kind) + 1) % len(NORMS)], None)
+    needs = tuple(
+        name for name, one in KERNELS.items() if one.output_norm == kind and one.norm in reads
+    )
+    assert len(needs) == 2 * 9 + 5
+    path = written(tmp_path, 256, rounded=kind == "layer_norm", needs=needs)
+
+    rounded = str(int(kind == "layer_norm"))
+    program("kernel_program.py", path, rounded, "3", "bfloat16", TRITON_INTERPRET="1")
+
+
+def test_norms_of_outputs_differ_from_those_that_read(tmp_path: Path) -> None:
+    """Each has its own eps and offset, beside a factor, odd widths, all dtypes and row counts."""
+    needs = ("rms_add_rms_norm", "biased_add_layer_norm", "layer_add", "rms_add_rms_norm_fp8")
+    path = written(
+        tmp_path, 100, rounded=False, scaled=True, offset=1.0, varies=VARIES, needs=needs
+    )
+
+    program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
 
 
 def test_wide_rows_agree_with_float64(tmp_path: Path) -> None:
@@ -145,7 +176,16 @@ def test_layer_norms_agree_with_float64(tmp_path: Path, width: int, rounded: boo
         (64, NEEDS, False, ()),
         (100, (*LAYER, "rms_norm_int8"), False, ()),
         (64, (*NEEDS, "add_rms_norm_fp8_and_norm"), True, VARIES),
-        (5120, ("add_rms_norm_fp8", "add_rms_norm_fp8_group128", "rms_norm_fp8_static"), False, ()),
+        (64, ("rms_add_biased_layer_norm_int8", "scaled_add", "to_fp8"), True, VARIES),
+        (
+            5120,
+            (
+                *("add_rms_norm_fp8", "add_rms_norm_fp8_group128", "rms_norm_fp8_static"),
+                "rms_add_rms_norm_fp8",
+            ),
+            False,
+            (),
+        ),
     ],
 )
 def test_kernels_compile(
