@@ -1,4 +1,4 @@
-"""The generated Triton kernels, interpreted on the CPU, against float64 and the torch path."""
+"""The generated Triton kernels against float64 and the torch path; interpreted without a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.render import render
@@ -31,6 +32,8 @@ def program(name: str, *words: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+AS_IT_RUNS = {"TRITON_INTERPRET": "0" if torch.cuda.is_available() else "1"}
+"""Interpreted where there is no GPU."""
 NEEDS = ("rms_norm", "add_rms_norm")
 LAYER = ("layer_norm", "add_layer_norm", "biased_layer_norm", "add_biased_layer_norm")
 VARIES = ("eps", "offset", "rounded")
@@ -61,7 +64,7 @@ def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -
     """For 0, 1, 3 and 17 rows, four dtypes, rows that are slices, a weight of its own dtype."""
     path = written(tmp_path, width, rounded=rounded)
 
-    program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
+    program("kernel_program.py", path, str(int(rounded)), **AS_IT_RUNS)
 
 
 @pytest.mark.parametrize("part", ["add_rms", "rms", "layer", "biased", "none"])
@@ -72,7 +75,7 @@ def test_every_combination_agrees_with_float64(tmp_path: Path, part: str) -> Non
 
     rows = "1,3,17" if part in ("add_rms", "none") else "3"
     rounded = str(int(part == "add_rms"))
-    program("kernel_program.py", path, rounded, rows, "bfloat16", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, rounded, rows, "bfloat16", **AS_IT_RUNS)
 
 
 def _part(name: str) -> str:
@@ -99,7 +102,7 @@ def test_norms_of_outputs_agree_with_float64(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path, 256, rounded=kind == "layer_norm", needs=needs)
 
     rounded = str(int(kind == "layer_norm"))
-    program("kernel_program.py", path, rounded, "3", "bfloat16", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, rounded, "3", "bfloat16", **AS_IT_RUNS)
 
 
 def test_norms_of_outputs_differ_from_those_that_read(tmp_path: Path) -> None:
@@ -109,22 +112,22 @@ def test_norms_of_outputs_differ_from_those_that_read(tmp_path: Path) -> None:
         tmp_path, 100, rounded=False, scaled=True, offset=1.0, varies=VARIES, needs=needs
     )
 
-    program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, "0", **AS_IT_RUNS)
 
 
 def test_wide_rows_agree_with_float64(tmp_path: Path) -> None:
     """Of a width that is no power of two."""
     path = written(tmp_path, 5120, rounded=False, needs=("add_rms_norm_fp8_group128_and_norm",))
 
-    program("kernel_program.py", path, "0", "1,3,17", "bfloat16", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, "0", "1,3,17", "bfloat16", **AS_IT_RUNS)
 
 
 def test_kernels_are_operators_of_torch(tmp_path: Path) -> None:
     """One graph for one row, one for any other number, whole; what it returns is as without."""
-    needs = ("add_rms_norm", "add_rms_norm_fp8_static", "rms_norm_int8_and_norm")
+    needs = ("add_rms_norm", "rms_add_rms_norm_fp8_static", "rms_norm_int8_and_norm", "rms_add")
     path = written(tmp_path, 64, rounded=False, scaled=True, varies=VARIES, needs=needs)
 
-    program("operator_program.py", path, TRITON_INTERPRET="1")
+    program("operator_program.py", path, **AS_IT_RUNS)
 
 
 @pytest.mark.parametrize("width", [16384, 16385])
@@ -132,7 +135,7 @@ def test_fu8_wide_rows_too(tmp_path: Path, width: int) -> None:
     """flashinfer-ai/flashinfer#718: whole rows, also one that ends inside of a block."""
     path = written(tmp_path, width, rounded=False)
 
-    program("kernel_program.py", path, "0", "1", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, "0", "1", **AS_IT_RUNS)
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -141,14 +144,14 @@ def test_what_is_added_may_have_a_factor(tmp_path: Path, rounded: bool) -> None:
     needs = ("add_rms_norm", "add_rms_norm_fp8_and_norm")
     path = written(tmp_path, 100, rounded=rounded, scaled=True, needs=needs)
 
-    program("kernel_program.py", path, str(int(rounded)), TRITON_INTERPRET="1")
+    program("kernel_program.py", path, str(int(rounded)), **AS_IT_RUNS)
 
 
 def test_weights_have_an_offset_and_norms_differ(tmp_path: Path) -> None:
     """NM-1, NM-3: it is added in float32; eps, offset and rounding may be those of a call."""
     path = written(tmp_path, 100, rounded=False, scaled=True, offset=1.0, varies=VARIES)
 
-    program("kernel_program.py", path, "0", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, "0", **AS_IT_RUNS)
 
 
 @pytest.mark.parametrize(("width", "rounded"), [(100, True), (64, False)])
@@ -167,7 +170,7 @@ def test_layer_norms_agree_with_float64(tmp_path: Path, width: int, rounded: boo
         needs=LAYER,
     )
 
-    program("kernel_program.py", path, str(int(rounded)), "3", TRITON_INTERPRET="1")
+    program("kernel_program.py", path, str(int(rounded)), "3", **AS_IT_RUNS)
 
 
 @pytest.mark.parametrize(
