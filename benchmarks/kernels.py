@@ -225,7 +225,8 @@ def host_cost(family: Family, kernels: Any, width: int) -> dict[str, float]:
     rows = given[: 1 + parts.adds]
     weights = [part for part in given[1 + parts.adds :] if part.dim()]
     early = launching.starts_early(0)
-    rest = (*[part.stride(0) for part in rows], *extra, False, early)
+    again = () if launcher.again_from is None else (False,)
+    rest = (*[part.stride(0) for part in rows], *extra, False, early, *again)
     options = {"num_warps": launcher.warps, "launch_pdl": early, "enable_fp_fusion": False}
 
     def triton() -> None:

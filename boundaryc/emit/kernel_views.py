@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from boundaryc.emit.launch import loads_late, reads_again
 from boundaryc.emit.layout_text import WIDTH, bracketed, wrapped
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.views import Lines
@@ -39,7 +40,8 @@ class KernelView:
     function and ``in_torch`` does the same in torch. ``inputs``, ``outputs``, ``strides`` and
     ``constants`` are what a kernel takes, ``check`` refuses what it must not be given. ``made`` is
     how its outputs are allocated, ``maker`` the function that does it. ``compiled`` calls the
-    ``operator``, which is the function for torch.
+    ``operator``, which is the function for torch. ``warps`` is the constant that says how many a
+    program has; ``again`` and ``late``: see `launch`.
     """
 
     name: str
@@ -49,6 +51,9 @@ class KernelView:
     format: str
     scale: str
     plain: bool
+    warps: str
+    again: bool
+    late: bool
     doc: Lines
     head: Lines
     kernel_head: Lines
@@ -88,6 +93,9 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         format=quantize.format if quantize else "",
         scale=quantize.scale if quantize else "",
         plain="out" in results,
+        warps=_warps(kernel),
+        again=reads_again(kernel),
+        late=kernel.output_norm is not None and loads_late(width),
         doc=_doc(kernel, width, norms, scaled=scaled),
         head=head(kernel.name, signature, _tuple(results)),
         kernel_head=head(kernel.name, signature, _tuple(outputs)),
@@ -170,10 +178,18 @@ def _on_device(kernel: RowKernel, passed: list[str], results: list[str]) -> Line
 
 
 def _launcher(kernel: RowKernel) -> Lines:
-    items = [f"_{kernel.name}", "WARPS_TO_QUANTIZE" if kernel.quantize else "WARPS"]
+    items = [f"_{kernel.name}", _warps(kernel)]
     if kernel.quantize is not None:
         items += [f'"{name}"' for name in ("values", *kernel.quantize.params)]
+    items += ["again_from=AGAIN_FROM"] * reads_again(kernel)
     return _on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
+
+
+def _warps(kernel: RowKernel) -> str:
+    """The constant that says how many warps a program has."""
+    if kernel.norm and kernel.output_norm:
+        return "WARPS_OF_TWO_NORMS"
+    return "WARPS_TO_QUANTIZE" if kernel.quantize else "WARPS"
 
 
 def _on_few_lines(first: str, items: list[str]) -> Lines:

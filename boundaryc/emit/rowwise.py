@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
-from boundaryc.emit.launch import warps
+from boundaryc.emit.launch import AGAIN_FROM, warps, warps_of_two
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.norms import Norms
 from boundaryc.plan.kernels import KERNELS, NORMS, RowKernel
@@ -31,8 +31,8 @@ class RowwiseView:
     block: int
     masked: bool
     by_eight: bool
-    warps: int
-    warps_to_quantize: int
+    warps: tuple[tuple[str, int], ...]
+    again_from: int
     rounded: bool
     may_round: bool
     scaled: bool
@@ -77,8 +77,12 @@ def norm_view(
         block=block,
         masked=block != width,
         by_eight=width % 8 == 0,
-        warps=warps(width, quantizes=False),
-        warps_to_quantize=warps(width, quantizes=True),
+        warps=(
+            ("WARPS", warps(width)),
+            ("WARPS_TO_QUANTIZE", warps(width, quantizes=True)),
+            ("WARPS_OF_TWO_NORMS", warps_of_two(width)),
+        ),
+        again_from=AGAIN_FROM,
         rounded=norms.rounded,
         may_round="rounded" in norms.varies,
         scaled=scaled,

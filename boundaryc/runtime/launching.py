@@ -19,13 +19,14 @@ class Launcher:
     """Launches one kernel, a program for each row; ``warps`` are those of a program.
 
     ``kernel`` takes inputs, outputs, the distances of rows, the constants of a call, whether sums
-    are in float64, and whether it may start before the kernel before it has ended.
+    are in float64, and whether it may start before the kernel before it has ended. With
+    ``again_from`` it also takes whether there are as many rows.
     """
 
-    __slots__ = ("_found", "kernel", "warps")
+    __slots__ = ("_found", "again_from", "kernel", "warps")
 
-    def __init__(self, kernel: Any, warps: int) -> None:
-        self.kernel, self.warps = kernel, warps
+    def __init__(self, kernel: Any, warps: int, again_from: int | None = None) -> None:
+        self.kernel, self.warps, self.again_from = kernel, warps, again_from
         self._found: dict[object, Any] = {}
 
     @property
@@ -53,10 +54,11 @@ class Launcher:
                 strides.append(stride)
                 apart |= stride
         early, wide = starts_early(device), torch.float64 in types[: len(strides)]
-        arguments = (*inputs, *made, *strides, *constants, wide, early)
+        again = () if self.again_from is None else (rows >= self.again_from,)
+        arguments = (*inputs, *made, *strides, *constants, wide, early, *again)
         key: object = None
         if not addresses % 16 and not apart % 16 and apart < 2**31:
-            key = (device, *types, *constants)
+            key = (device, *types, *constants, *again)
             found = self._found.get(key)
             if found is not None:
                 found[rows, 1, 1](*arguments)
