@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from boundaryc.emit.launch import loads_late, reads_again
-from boundaryc.emit.layout_text import WIDTH, bracketed, wrapped
+from boundaryc.emit.layout_text import WIDTH, bracketed, broken, wrapped
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.views import Lines
 from boundaryc.plan.kernels import NormKind, RowKernel
@@ -94,8 +94,8 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         scale=quantize.scale if quantize else "",
         plain="out" in results,
         warps=_warps(kernel),
-        again=reads_again(kernel),
-        late=kernel.output_norm is not None and loads_late(width),
+        again=reads_again(kernel, width),
+        late=loads_late(kernel, width),
         doc=_doc(kernel, width, norms, scaled=scaled),
         head=head(kernel.name, signature, _tuple(results)),
         kernel_head=head(kernel.name, signature, _tuple(outputs)),
@@ -109,7 +109,7 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         strides=tuple(f"{name}_stride" for name in strided),
         constants=tuple(name.upper() for name in numbers),
         check=bracketed("check_rows(", ["WIDTH.value", _listed(strided), _listed(weights)], ")"),
-        launcher=_launcher(kernel),
+        launcher=_launcher(kernel, again=reads_again(kernel, width)),
         launch=_launch(kernel, inputs, outputs, numbers),
         operator=_operator(kernel, params, len(outputs)),
     )
@@ -177,19 +177,18 @@ def _on_device(kernel: RowKernel, passed: list[str], results: list[str]) -> Line
     return (f"{', '.join(own)} = {call[0]}", *call[1:], f"return {', '.join(results)}")
 
 
-def _launcher(kernel: RowKernel) -> Lines:
+def _launcher(kernel: RowKernel, *, again: bool) -> Lines:
     items = [f"_{kernel.name}", _warps(kernel)]
     if kernel.quantize is not None:
         items += [f'"{name}"' for name in ("values", *kernel.quantize.params)]
-    items += ["again_from=AGAIN_FROM"] * reads_again(kernel)
+    items += ["again_from=AGAIN_FROM"] * again
     return _on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
 
 
 def _warps(kernel: RowKernel) -> str:
     """The constant that says how many warps a program has."""
-    if kernel.norm and kernel.output_norm:
-        return "WARPS_OF_TWO_NORMS"
-    return "WARPS_TO_QUANTIZE" if kernel.quantize else "WARPS"
+    two = "_OF_TWO_NORMS" if kernel.norm and kernel.output_norm else ""
+    return f"WARPS{two}{'_TO_QUANTIZE' if kernel.quantize else ''}"
 
 
 def _on_few_lines(first: str, items: list[str]) -> Lines:
@@ -267,7 +266,7 @@ def _in_torch(kernel: RowKernel, norms: Norms, *, scaled: bool) -> Lines:
     named = dict.fromkeys((seen, *(["total"] if kernel.adds else [])))
     if lines:
         given = f"{', '.join(named)} = {lines[start].removeprefix('return ')}"
-        lines = (*lines[:start], given, *lines[start + 1 :])
+        lines = (*lines[:start], *broken(given, indent=4), *lines[start + 1 :])
     arguments = [seen] + ([f'"{quantize.scale}"'] if quantize.format == "fp8" else [])
     arguments += quantize.params
     call = f"runtime.quantize_{quantize.format}({', '.join(arguments)})"

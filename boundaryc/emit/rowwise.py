@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.functions import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
-from boundaryc.emit.launch import AGAIN_FROM, warps, warps_of_two
+from boundaryc.emit.launch import again_from, warps, warps_of_two
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.norms import Norms
 from boundaryc.plan.kernels import KERNELS, NORMS, RowKernel
@@ -32,7 +32,7 @@ class RowwiseView:
     masked: bool
     by_eight: bool
     warps: tuple[tuple[str, int], ...]
-    again_from: int
+    again_from: int | None
     rounded: bool
     may_round: bool
     scaled: bool
@@ -81,8 +81,9 @@ def norm_view(
             ("WARPS", warps(width)),
             ("WARPS_TO_QUANTIZE", warps(width, quantizes=True)),
             ("WARPS_OF_TWO_NORMS", warps_of_two(width)),
+            ("WARPS_OF_TWO_NORMS_TO_QUANTIZE", warps_of_two(width, quantizes=True)),
         ),
-        again_from=AGAIN_FROM,
+        again_from=again_from(width),
         rounded=norms.rounded,
         may_round="rounded" in norms.varies,
         scaled=scaled,
