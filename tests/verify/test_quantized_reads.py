@@ -100,10 +100,14 @@ ONE = f"""{HEAD}stages:
 layers: {{count: 2, default: [attention, mlp, gate, dense]}}
 topologies: {{dp2: {{tp: 2, attn_dp: 2, {LINK}}}}}
 """
+GROUPS, OTHER = "to_fp8_group128(hidden)", '__import__("boundaryc.runtime").runtime'
 BROKEN = {
-    "tokens in another order": ('(hidden, "group128")', '(hidden.flip(0), "group128")'),
-    "one scale for all of a token": ('(hidden, "group128")', '(hidden, "token")'),
-    "another format": ("return quantize_int8(hidden)", 'return quantize_fp8(hidden, "token")'),
+    "tokens in another order": (GROUPS, GROUPS.replace("(hidden)", "(hidden.flip(0))")),
+    "one scale for all of a token": (
+        GROUPS,
+        f'{OTHER}.quantize_fp8(hidden, "token")',
+    ),
+    "another format": ("return to_int8(hidden)", f'return {OTHER}.quantize_fp8(hidden, "token")'),
     "a scale of its own": (
         "        input_scale.input_scale,\n",
         "        1.0001 * input_scale.input_scale,\n",
@@ -122,13 +126,13 @@ BROKEN = {
         "return values, scales.roll(1, 0), hidden",
     ),
     "values that were cut off": (
-        "return quantize_int8(hidden)",
-        "values, scales = quantize_int8(hidden)\n"
+        "return to_int8(hidden)",
+        "values, scales = to_int8(hidden)\n"
         "    return (hidden / scales).to(values.dtype), scales",
     ),
     "a scale that is not shared": (
-        "return quantize_int8(hidden)",
-        "values, scales = quantize_int8(hidden)\n    return values, scales * 1.000001",
+        "return to_int8(hidden)",
+        "values, scales = to_int8(hidden)\n    return values, scales * 1.000001",
     ),
 }
 
@@ -165,7 +169,7 @@ def test_both_forms_are_generated() -> None:
 
     read = "values, scales, stream.residual = add_rms_norm_fp8("
     assert f"    {read}hidden, stream.residual, norm.weight)\n{moved}\n" in text
-    assert "    hidden = groups.tp.all_gather(hidden)\n    return quantize_fp8(hidden" in text
+    assert "    hidden = groups.tp.all_gather(hidden)\n    return to_fp8(hidden)" in text
     assert "all_gather(tp)  mlp computes on all rows: the values\n" in text
     assert "all_gather(tp)  mlp computes on all rows: their scales\n" in text
 
