@@ -110,8 +110,7 @@ def test_kinds_as_generated() -> None:
     text = files["tp2/ordinary.py"]
     assert "hidden, stream.residual = layer_add_rms_norm(\n" in text
     assert "        output_eps=0.25,\n        output_offset=1.0,\n        eps=0.5,\n" in text
-    assert "stream.residual = biased_add(" in text
-    assert "        output_norm.weight,\n        output_norm.bias,\n" in text
+    assert "biased_add(hidden, stream.residual, output_norm.weight, output_norm.bias)" in text
     assert "experts: BiasedNorm" in files["layers.py"]
     assert "plain: " not in files["layers.py"].partition("def bind")[2].partition("class ")[0]
     none = compiled(HEAD + NONE + TOPOLOGIES)[1]["tp2/ordinary.py"]

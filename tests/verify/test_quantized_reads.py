@@ -101,13 +101,17 @@ layers: {{count: 2, default: [attention, mlp, gate, dense]}}
 topologies: {{dp2: {{tp: 2, attn_dp: 2, {LINK}}}}}
 """
 GROUPS, OTHER = "to_fp8_group128(hidden)", '__import__("boundaryc.runtime").runtime'
+SUMS = "add_int8(hidden, stream.residual)\n    return values, scales\n"
 BROKEN = {
     "tokens in another order": (GROUPS, GROUPS.replace("(hidden)", "(hidden.flip(0))")),
     "one scale for all of a token": (
         GROUPS,
         f'{OTHER}.quantize_fp8(hidden, "token")',
     ),
-    "another format": ("return to_int8(hidden)", f'return {OTHER}.quantize_fp8(hidden, "token")'),
+    "another format": (
+        SUMS,
+        SUMS.replace("values, scales\n", f'{OTHER}.quantize_fp8(stream.residual, "token")\n'),
+    ),
     "a scale of its own": (
         "        input_scale.input_scale,\n",
         "        1.0001 * input_scale.input_scale,\n",
@@ -126,14 +130,10 @@ BROKEN = {
         "return values, scales.roll(1, 0), hidden",
     ),
     "values that were cut off": (
-        "return to_int8(hidden)",
-        "values, scales = to_int8(hidden)\n"
-        "    return (hidden / scales).to(values.dtype), scales",
+        SUMS,
+        SUMS.replace("return values,", "return (stream.residual / scales).to(values.dtype),"),
     ),
-    "a scale that is not shared": (
-        "return to_int8(hidden)",
-        "values, scales = to_int8(hidden)\n    return values, scales * 1.000001",
-    ),
+    "a scale that is not shared": (SUMS, SUMS.replace("scales\n", "scales * 1.000001\n")),
 }
 
 
