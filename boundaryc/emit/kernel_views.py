@@ -239,17 +239,16 @@ def _doc(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) -> Lines:
 
 def _said(kernel: RowKernel, *, scaled: bool) -> str:
     """The results in words."""
-    added = "``x``" if kernel.output_norm is None else "``norm(x)``"
-    of = added
-    if kernel.adds:
-        of = f"``{added.strip('`')}{' * scale' if scaled else ''} + residual``"
-    what = f"The norm of {of}" if kernel.norm else f"{of}"
+    of = "norm(x)" if kernel.output_norm else "x"
+    of += f"{' * scale' if scaled else ''} + residual" if kernel.adds else ""
+    what = f"The norm of ``{of}``" if kernel.norm else f"``{of}``"
     quantize = kernel.quantize
     if quantize is None:
         return what + (", and that sum" if kernel.adds and kernel.norm else "")
     shares = {"token": "a scale per token", "group128": "a scale per 128 columns"}
     share = f" with {shares.get(quantize.scale, 'the scale given')}"
-    share = share.replace("with a scale ", "") if kernel.output_norm else share  # or it is too long
+    if kernel.output_norm or scaled:
+        share = share.replace("with a scale ", "")  # or it is too long
     what += f" as {quantize.format}{share}"
     what += ", itself" if quantize.keep else ""
     return what + (", and that sum" if kernel.adds else "")

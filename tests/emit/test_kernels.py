@@ -216,3 +216,17 @@ def test_a_stack_that_quantises_nothing_has_no_word_of_it() -> None:
 
     assert not any(word in text for word in ("QUANTIZE", "TINY", "scales", "quantize", "OFFSET"))
     assert text.count("tl.store") == 4
+
+
+def test_every_kernel_is_laid_out_as_a_formatter_would(tmp_path: Path) -> None:
+    """Whatever a stack needs: all of them, with all that calls may say."""
+    norms = Norms(NormSpec("rms", 1e-6, "fp32", 1.0), VARIES)
+    view = norm_view("tiny", 384, norms, needs=KERNELS, scaled=True)
+    for name in ("kernels.py", "rowwise.py"):
+        (tmp_path / name).write_text(render(f"{name}.jinja", view), encoding="utf-8")
+
+    for words in (("format", "--check"), ("check",)):
+        config = ("--no-cache", "--config", str(ROOT / "pyproject.toml"), str(tmp_path))
+        command = [sys.executable, "-m", "ruff", *words, *config]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
