@@ -21,7 +21,7 @@ PLAIN = "add_norm"
 NOTES = {
     "sandwich": "Two reductions of a row, one behind the other, with two barriers each: up to 128 "
     "rows the second takes 0.2 to 0.9 microseconds, which nothing hides. Above, a program keeps "
-    "both inputs over both of them, so that fewer programs run beside it. 4, 8 and 16 warps, and the "
+    "both inputs over both of them: fewer programs run beside it. 4, 8 and 16 warps, and the "
     "second weight loaded before or behind the first norm, were measured at every width: what "
     "`boundaryc/emit/launch.py` says was best.",
 }
