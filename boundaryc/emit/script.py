@@ -5,12 +5,12 @@ from __future__ import annotations
 from boundaryc.emit import quantized
 from boundaryc.emit.calls import OWN_NAMES, Script
 from boundaryc.emit.fused import FusedSum
-from boundaryc.emit.kernel_calls import Tensors, fused, kernel_of
+from boundaryc.emit.kernel_calls import Tensors, added, fused, fusible, kernel_of
 from boundaryc.emit.moves import Mover, held
 from boundaryc.emit.steps import Step
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import Fusible, grouped
+from boundaryc.plan.kernels import grouped
 
 
 class Writer(Mover):
@@ -33,30 +33,29 @@ class Writer(Mover):
 
     def _written_from(self, sequence: tuple[Step, ...]) -> int:
         """Writes what ``sequence`` begins with, and says how many steps that were."""
-        group = grouped([step.op for step in sequence], self._fusible())[0]
-        if len(group) == 1:
+        group = grouped([step.op for step in sequence], fusible(self.calls))[0]
+        kernel = kernel_of(group, self.calls)
+        if kernel is None:
             self._step(sequence[0])
             return 1
-        calls = self.calls
-        kernel = kernel_of(group, calls.norm, calls.quantize)
         names = Tensors(self.value, self.residual, self._written)
-        self._say(*([self._added()] if kernel.adds else []), "norm")
-        if kernel.quantize is not None:
-            self._say(quantized.said(kernel.quantize))
+        reads = any(isinstance(op, ops.Read) for op in group)
+        lines, words = fused(kernel, self.calls, names, reads=reads, bound=self._bound)
+        self.script.lines += lines
+        self._say(*words)
         self._call(kernel.name)
-        self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))
         if kernel.adds:
             self.residual = self._written
         return len(group)
 
-    def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
+    def _attempted(self, attempt: FusedSum, sequence: tuple[Step, ...]) -> int:
         """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
         before, self.script.lines = self.script.lines, []
         written = 0
         while written < 3:
             written += self._written_from(sequence[written:3])
         unfused, self.script.lines = self.script.lines, before
-        name = self.scope.fused_sum(fused)
+        name = self.scope.fused_sum(attempt)
         self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
         self._put("if fused is None:")
         self.script.lines += [f"    {line}" for line in unfused]
@@ -64,11 +63,6 @@ class Writer(Mover):
         self._put(f"    {self.value}, {self._written} = fused")
         self.script.summary[-1] += ", in one kernel where a provider has one"
         return written
-
-    def _fusible(self) -> Fusible:
-        calls = self.calls
-        adds = calls.update is not None and not calls.update.call
-        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
     def _step(self, step: Step) -> None:
         match step.op:
@@ -144,7 +138,7 @@ class Writer(Mover):
             self._call("add")
             scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
             self._write(f"add({self.value}, {self.residual}{scale})")
-            self._say(self._added())
+            self._say(added(self.calls))
             return
         name = self._imported(update)
         params = ["*stream.params"]
@@ -176,9 +170,6 @@ class Writer(Mover):
         if rows != self.calls.given_on:
             given = f"rows.{self.scope.row(rows & ~self.calls.given_on, rows)}.take({given})"
         return [given]
-
-    def _added(self) -> str:
-        return "add" if self.calls.scale is None else f"add times {self.calls.scale!r}"
 
     def _bound(self, operation: Operation) -> list[str]:
         """The producer's parameters by name: an exit is given them, others find them carried."""

@@ -58,11 +58,13 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        "self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))",
-        'self._put(f"added = {self.residual} + {self.value}")\n'
-        "        call = fused(kernel, calls.norm, calls.read.params[0], names, calls.scale)\n"
-        '        self._put(call.replace(f"({self.value}, ", f"(0 * {self.value}, "))\n'
-        '        self._put(f"{self._written} = added")',
+        "        self.script.lines += lines\n",
+        "        if kernel.adds and kernel.norm:\n"
+        '            self._put(f"added = {self.residual} + {self.value}")\n'
+        '            wrong = f"(0 * {self.value}, "\n'
+        '            lines = [one.replace(f"({self.value}, ", wrong) for one in lines]\n'
+        '            lines.append(f"{self._written} = added")\n'
+        "        self.script.lines += lines\n",
         "values",
     ),
     _fault(
