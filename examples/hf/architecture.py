@@ -1,0 +1,97 @@
+"""What the harness must know of an architecture: its sublayers and what binds its boundaries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded: weights are random
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+"""Sizes that every tiny model shares. Output projections have 64 columns or more, one for each of
+64 ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sublayer:
+    """What a stage computes with.
+
+    module   takes hidden states [1, rows, width], and returns them or a tuple that begins with them
+    output   the linear map inside ``module`` that makes its output, whose input columns are cut
+             over ranks; empty for a mixture of experts, whose experts and their columns are
+    """
+
+    module: nn.Module
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A tiny Hugging Face model and how it is taken apart.
+
+    name       of the stack; its file is examples/<name>/stack.yaml
+    build      the model, float64 and random
+    sublayers  of a layer of it, by the names of their stages
+    bindings   what ``bind`` of a layer takes
+    leave      what ``stack.norm`` takes behind the batch
+    without    editions that its stack cannot have, see `examples.hf.editions`
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    sublayers: Callable[[nn.Module, int], Mapping[str, Sublayer]]
+    bindings: Callable[[nn.Module, int], Mapping[str, object]]
+    leave: Callable[[nn.Module], tuple[object, ...]]
+    without: tuple[str, ...] = ()
+
+
+def tiny(model_type: str, without: tuple[str, ...] = (), **sizes: Any) -> nn.Module:
+    """A random causal language model; ``without`` are the common sizes that its config lacks."""
+    from transformers import AutoModelForCausalLM
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    common = {name: size for name, size in SIZES.items() if name not in without}
+    config = CONFIG_MAPPING[model_type](**{**common, **sizes})
+    config._experts_implementation = "eager"
+    model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    return spread(model)
+
+
+@torch.no_grad()
+def spread(model: nn.Module, seed: int = 0) -> nn.Module:
+    """The model in float64, with every parameter drawn anew.
+
+    As they are initialised norms are ones and biases zeros: a boundary that left one out, or had it
+    twice, would make no difference.
+    """
+    model = model.double().eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    named = [*model.named_parameters()]
+    named += [one for one in model.named_buffers() if one[0].endswith("correction_bias")]
+    for name, tensor in named:
+        noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+        if tensor.dim() < 2:
+            tensor.add_(0.2 * noise)
+        elif "embed" in name:
+            tensor.copy_(noise)
+        else:
+            tensor.copy_(noise * tensor.shape[-1] ** -0.5)
+    return model

@@ -1,0 +1,94 @@
+"""Stack files compiled in memory: on one topology each, in editions of what they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from boundaryc.emit.files import Origin
+from boundaryc.emit.output import emit
+from boundaryc.language import loads
+from boundaryc.language.model import Stack
+from boundaryc.plan.compose import plan_stack
+from boundaryc.topology.contracts import (
+    CONTEXT_PARALLEL,
+    INPUT_SCATTERED,
+    ORDINARY,
+    SEQUENCE_PARALLEL,
+)
+from boundaryc.verify.modules import import_package
+
+EXAMPLES = Path(__file__).resolve().parent.parent
+
+Keys = Mapping[str, Any]
+
+EDITIONS = ("plain", "captures", "complete", "bytes", "overlap")
+
+
+def added(edition: str, layers: int) -> dict[str, Any]:
+    """The keys that an edition adds to a stack file.
+
+    plain      pipeline cuts with partial payloads
+    captures   the same, and the residual before every layer, which goes along at cuts
+    complete   cuts with complete payloads
+    bytes      as plain; collectives cost no latency, so that plans send fewer bytes more often
+    overlap    batches may run in two halves
+    all        what plain, captures and overlap have
+    """
+    keys: dict[str, Any] = {}
+    if edition != "overlap":
+        keys["pipeline"] = {"payload": "complete" if edition == "complete" else "partial"}
+    if edition in ("overlap", "all"):
+        keys["overlap"] = {"two_batch": True}
+    if edition in ("captures", "all"):
+        keys["captures"] = {"aux": {"before": [f"0-{layers - 1}"], "travels": True}}
+    return keys
+
+
+@cache
+def declared(name: str) -> Keys:
+    """The keys of an example's stack file."""
+    text = (EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8")
+    keys: Keys = yaml.safe_load(text)
+    return keys
+
+
+@cache
+def described(name: str) -> Stack:
+    """An example's stack file, read."""
+    return loads((EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8"))
+
+
+def runnable(name: str, sizes: Keys) -> list[str]:
+    """The variants of a stack file that can run on a topology."""
+    over, groups = sizes.get("attn_cp", 1), sizes.get("attn_dp", 1)
+    slices = sizes["tp"] // (over * groups)
+    dispatched = sizes.get("moe", {}).get("all_to_all", False)
+    able = {
+        ORDINARY: True,
+        CONTEXT_PARALLEL: over > 1,
+        SEQUENCE_PARALLEL: slices > 1,
+        INPUT_SCATTERED: 1 < slices == sizes["tp"] and not dispatched,
+    }
+    return [variant for variant in described(name).variants if able[variant]]
+
+
+def edited(name: str, topology: str, sizes: Keys, edition: str) -> str:
+    """The stack file with one topology, the variants that run there, and an edition's keys."""
+    if edition == "bytes":
+        sizes = {**sizes, "link": {"latency_us": 0, "bandwidth_gb_s": 300}}
+    own = {"topologies": {topology: dict(sizes)}, "variants": runnable(name, sizes)}
+    own |= added(edition, len(described(name).layers))
+    return yaml.safe_dump({**declared(name), **own}, sort_keys=False)
+
+
+def compiled(text: str) -> tuple[Stack, ModuleType]:
+    """A stack and its package, imported from what it is compiled to."""
+    plan = plan_stack(loads(text))
+    files = dict(emit(plan, Origin("stack.yaml", "boundaryc compile", "0" * 64)).files)
+    return plan.stack, import_package(files, plan.stack.name)

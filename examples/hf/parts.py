@@ -1,0 +1,120 @@
+"""The part of a sublayer's output that one rank computes, from the Hugging Face module itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from examples.common.parallel import Parallel, Part
+from examples.hf.architecture import Sublayer
+from examples.hf.float64 import Float64
+from examples.hf.reference import Reference
+
+Weights = dict[str, Tensor]
+
+
+class Parts:
+    """Computes with the sublayers of a model for all ranks of a process.
+
+    Ranks that hold equal rows of a sequence share what lies in front of the output projection, of
+    which each takes its own columns: as many bits have to be equal as the rows have.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._features: dict[tuple[nn.Module, int, bytes], Tensor] = {}
+        self._experts: dict[tuple[nn.Module, Part, Part], Weights] = {}
+
+    def forget(self) -> None:
+        """Drops what was computed for the rows of an earlier batch."""
+        self._features.clear()
+
+    def mixed(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
+        """The part of a mixer's output for all tokens ``x`` [tokens, width] of a sequence."""
+        return self._projected(sublayer, sequence, x, part)
+
+    def dense(self, sublayer: Sublayer, x: Tensor, part: Part) -> Tensor:
+        """The part of an FFN's output for any rows ``x`` [rows, width]."""
+        return self._projected(sublayer, -1, x, part)
+
+    def experts(self, sublayer: Sublayer, x: Tensor, parallel: Parallel) -> Tensor:
+        """The part of the output of a mixture of experts for any rows ``x`` [rows, width]."""
+        if not x.shape[0]:
+            return torch.zeros_like(x)
+        module, own, columns = sublayer.module, parallel.experts, parallel.expert_columns
+        key = (module, own, columns)
+        if key not in self._experts:
+            self._experts[key] = _own_experts(module, own, columns)
+        with torch.inference_mode(), Float64():
+            y = functional_call(module, self._experts[key], (x[None],))
+        return _first(y).reshape(x.shape)
+
+    def _projected(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
+        module = sublayer.module
+        output = module.get_submodule(sublayer.output)
+        assert isinstance(output, nn.Linear)
+        if not x.shape[0]:
+            return torch.zeros_like(x)
+        key = (module, sequence, x.contiguous().numpy().tobytes())
+        if key not in self._features:
+            self._features[key] = self._before(module, output, sequence, x)
+        columns = _columns(output.in_features, part)
+        bias = output.bias if part.index == 0 else None
+        return F.linear(self._features[key][:, columns], output.weight[:, columns], bias)
+
+    def _before(self, module: nn.Module, output: nn.Module, sequence: int, x: Tensor) -> Tensor:
+        """What a module gives to its output projection, [rows, columns]."""
+        args: tuple[Any, ...] = (x[None],)
+        kwargs: dict[str, Any] = {}
+        if sequence >= 0:
+            args, kwargs = self._reference.calls[sequence, module]
+            if "hidden_states" in kwargs:
+                kwargs = {**kwargs, "hidden_states": x[None]}
+            else:
+                args = (x[None], *args[1:])
+        seen: list[Tensor] = []
+        hook = output.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        with torch.inference_mode(), Float64():
+            module(*args, **kwargs)
+        hook.remove()
+        return seen[0].reshape(x.shape[0], -1)
+
+
+def _own_experts(module: nn.Module, own: Part, columns: Part) -> Weights:
+    """The output weights of a mixture of experts, zero where they are other ranks'.
+
+    Of routed experts ``own`` are this rank's, and of these ``columns``. Shared experts are cut by
+    columns over all ranks of both.
+    """
+    whole = Part(own.index * columns.count + columns.index, own.count * columns.count)
+    found: Weights = {}
+    for name, weight in module.named_parameters():
+        owner = name.rpartition(".")[0]
+        if name.endswith("down_proj") and weight.dim() == 3:
+            kept = torch.zeros_like(weight)
+            mine, cut = _columns(weight.shape[0], own), _columns(weight.shape[2], columns)
+            kept[mine, :, cut] = weight[mine, :, cut]
+            found[name] = kept
+        elif owner.endswith("down_proj"):
+            kept = torch.zeros_like(weight)
+            if weight.dim() == 2:
+                cut = _columns(weight.shape[1], whole)
+                kept[:, cut] = weight[:, cut]
+            elif whole.index == 0:
+                kept.copy_(weight)
+            found[name] = kept
+    return found
+
+
+def _columns(count: int, part: Part) -> slice:
+    """Some of ``count`` columns; they need not divide evenly."""
+    return slice(count * part.index // part.count, count * (part.index + 1) // part.count)
+
+
+def _first(output: Any) -> Tensor:
+    found: Tensor = output[0] if isinstance(output, tuple) else output
+    return found
