@@ -16,6 +16,9 @@ from examples.hf.reference import Reference
 
 Weights = dict[str, Tensor]
 
+KEPT = 5000
+"""Inputs whose features are kept: runs of one model often compute on the same bits again."""
+
 
 class Parts:
     """Computes with the sublayers of a model for all ranks of a process.
@@ -28,10 +31,6 @@ class Parts:
         self._reference = reference
         self._features: dict[tuple[nn.Module, int, bytes], Tensor] = {}
         self._experts: dict[tuple[nn.Module, Part, Part], Weights] = {}
-
-    def forget(self) -> None:
-        """Drops what was computed for the rows of an earlier batch."""
-        self._features.clear()
 
     def mixed(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
         """The part of a mixer's output for all tokens ``x`` [tokens, width] of a sequence."""
@@ -61,6 +60,8 @@ class Parts:
             return torch.zeros_like(x)
         key = (module, sequence, x.contiguous().numpy().tobytes())
         if key not in self._features:
+            if len(self._features) >= KEPT:
+                self._features.clear()
             self._features[key] = self._before(module, output, sequence, x)
         columns = _columns(output.in_features, part)
         bias = output.bias if part.index == 0 else None
