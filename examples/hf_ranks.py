@@ -21,7 +21,7 @@ from boundaryc.verify.world import SimulatedGroups, World
 from examples.common.parallel import Parallel
 from examples.hf.architecture import Architecture
 from examples.hf.cases import Case
-from examples.hf.editions import EDITIONS, compiled, described, edited
+from examples.hf.editions import compiled, described, edited
 from examples.hf.matrix import TOPOLOGIES, cases, sample, topologies
 from examples.hf.parts import Parts
 from examples.hf.program import RankProgram, Scene
@@ -35,7 +35,6 @@ class Harness:
 
     def __init__(self, name: str) -> None:
         self.architecture: Architecture = import_module(f"examples.{name}.hf").ARCHITECTURE
-        self.editions = tuple(one for one in EDITIONS if one not in self.architecture.without)
         self.layers = len(described(name).layers)
         self._topologies = topologies(sparse=any(one.sparse for one in described(name).stages))
         self._compiled: dict[tuple[str, str], Compiled] = {}
@@ -51,20 +50,19 @@ class Harness:
 
     def cases(self, names: Iterable[str] = tuple(TOPOLOGIES)) -> list[Case]:
         """All runs on some topologies."""
-        name = self.architecture.name
-        every = (cases(name, topology, self.editions, self.layers) for topology in names)
+        every = (cases(self.architecture, topology, self.layers) for topology in names)
         return [case for found in every for case in found]
 
     def sample(self) -> list[Case]:
         """A few runs in which every pair of properties occurs."""
-        return sample(self.architecture.name, self.editions, self.layers)
+        return sample(self.architecture, self.layers)
 
     def scene(self, case: Case, made: Compiled | None = None) -> Scene:
         """What the ranks of a run share; ``made`` is another compiled stack than the example's."""
         key = (case.topology, case.edition)
         if made is None and key not in self._compiled:
             sizes = self._topologies[case.topology]
-            text = edited(self.architecture.name, case.topology, sizes, case.edition)
+            text = edited(self.architecture, case.topology, sizes, case.edition)
             self._compiled[key] = compiled(text)
         stack, package = made or self._compiled[key]
         parallel = Parallel.of(stack.topologies[0])

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from examples.hf.architecture import Architecture, Sublayer, tiny
-
-
-def sublayers(model: Any, index: int) -> dict[str, Sublayer]:
-    """Attention and a gated FFN."""
-    layer = model.model.layers[index]
-    return {
-        "attention": Sublayer(layer.self_attn, "o_proj"),
-        "mlp": Sublayer(layer.mlp, "down_proj"),
-    }
+from examples.hf.architecture import Architecture, attention_and_mlp, final_norm, norms, tiny
 
 
 def bindings(model: Any, index: int) -> dict[str, object]:
     """The norms in front of both and behind both."""
     layer = model.model.layers[index]
     return {
-        "attention": layer.input_layernorm,
+        **norms(model, index),
         "attention_output_norm": layer.post_self_attn_layernorm,
-        "mlp": layer.post_attention_layernorm,
         "mlp_output_norm": layer.post_mlp_layernorm,
     }
 
@@ -30,7 +20,7 @@ def bindings(model: Any, index: int) -> dict[str, object]:
 ARCHITECTURE = Architecture(
     name="glm4",
     build=lambda: tiny("glm4", rms_norm_eps=1e-5),
-    sublayers=sublayers,
+    sublayers=attention_and_mlp,
     bindings=bindings,
-    leave=lambda model: (model.model.norm,),  # type: ignore[union-attr]
+    leave=final_norm,
 )

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from boundaryc.topology.contracts import VARIANTS
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded: weights are random
 
@@ -52,6 +54,7 @@ class Architecture:
     sublayers  of a layer of it, by the names of their stages
     bindings   what ``bind`` of a layer takes
     leave      what ``stack.norm`` takes behind the batch
+    variants   the kinds of batch that its stack can run
     without    editions that its stack cannot have, see `examples.hf.editions`
     """
 
@@ -60,7 +63,28 @@ class Architecture:
     sublayers: Callable[[nn.Module, int], Mapping[str, Sublayer]]
     bindings: Callable[[nn.Module, int], Mapping[str, object]]
     leave: Callable[[nn.Module], tuple[object, ...]]
+    variants: tuple[str, ...] = VARIANTS
     without: tuple[str, ...] = ()
+
+
+def attention_and_mlp(model: Any, index: int) -> dict[str, Sublayer]:
+    """The sublayers of a layer of attention and a dense FFN, by their usual names."""
+    layer = model.model.layers[index]
+    return {
+        "attention": Sublayer(layer.self_attn, "o_proj"),
+        "mlp": Sublayer(layer.mlp, "down_proj"),
+    }
+
+
+def norms(model: Any, index: int) -> dict[str, object]:
+    """The norms in front of them, by their usual names."""
+    layer = model.model.layers[index]
+    return {"attention": layer.input_layernorm, "mlp": layer.post_attention_layernorm}
+
+
+def final_norm(model: Any) -> tuple[object, ...]:
+    """The norm at the end of the stack, by its usual name."""
+    return (model.model.norm,)
 
 
 def tiny(model_type: str, without: tuple[str, ...] = (), **sizes: Any) -> nn.Module:
@@ -71,8 +95,8 @@ def tiny(model_type: str, without: tuple[str, ...] = (), **sizes: Any) -> nn.Mod
     common = {name: size for name, size in SIZES.items() if name not in without}
     config = CONFIG_MAPPING[model_type](**{**common, **sizes})
     config._experts_implementation = "eager"
-    model: nn.Module = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    return spread(model)
+    make: Any = AutoModelForCausalLM.from_config
+    return spread(make(config, attn_implementation="eager"))
 
 
 @torch.no_grad()
@@ -84,7 +108,7 @@ def spread(model: nn.Module, seed: int = 0) -> nn.Module:
     """
     model = model.double().eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
-    named = [*model.named_parameters()]
+    named: list[tuple[str, Tensor]] = [*model.named_parameters()]
     named += [one for one in model.named_buffers() if one[0].endswith("correction_bias")]
     for name, tensor in named:
         noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)

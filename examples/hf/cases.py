@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from boundaryc.runtime import ContextParallel
-from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED, SEQUENCE_PARALLEL
+from boundaryc.topology.contracts import INPUT_SCATTERED, SEQUENCE_PARALLEL
 from examples.hf.reference import LENGTHS
 
 Requests = tuple[tuple[int, ...], ...]
@@ -81,7 +81,7 @@ def facts(case: Case, sequences: Requests) -> dict[str, Any]:
         told["sequence_parallel"] = True
     if case.variant == INPUT_SCATTERED:
         told |= {"input_scattered": True, "embeddings": case.entry}
-    if case.variant == CONTEXT_PARALLEL:
+    if case.split:
         lengths = tuple(tuple(LENGTHS[one] for one in group) for group in sequences)
         told["cp"] = ContextParallel(split=case.split, requests=lengths)
     return told

@@ -22,6 +22,7 @@ from boundaryc.topology.contracts import (
     SEQUENCE_PARALLEL,
 )
 from boundaryc.verify.modules import import_package
+from examples.hf.architecture import Architecture
 
 EXAMPLES = Path(__file__).resolve().parent.parent
 
@@ -64,8 +65,8 @@ def described(name: str) -> Stack:
     return loads((EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8"))
 
 
-def runnable(name: str, sizes: Keys) -> list[str]:
-    """The variants of a stack file that can run on a topology."""
+def runnable(architecture: Architecture, sizes: Keys) -> list[str]:
+    """The variants of a stack that can run on a topology."""
     over, groups = sizes.get("attn_cp", 1), sizes.get("attn_dp", 1)
     slices = sizes["tp"] // (over * groups)
     dispatched = sizes.get("moe", {}).get("all_to_all", False)
@@ -75,16 +76,16 @@ def runnable(name: str, sizes: Keys) -> list[str]:
         SEQUENCE_PARALLEL: slices > 1,
         INPUT_SCATTERED: 1 < slices == sizes["tp"] and not dispatched,
     }
-    return [variant for variant in described(name).variants if able[variant]]
+    return [variant for variant in architecture.variants if able[variant]]
 
 
-def edited(name: str, topology: str, sizes: Keys, edition: str) -> str:
+def edited(architecture: Architecture, topology: str, sizes: Keys, edition: str) -> str:
     """The stack file with one topology, the variants that run there, and an edition's keys."""
     if edition == "bytes":
         sizes = {**sizes, "link": {"latency_us": 0, "bandwidth_gb_s": 300}}
-    own = {"topologies": {topology: dict(sizes)}, "variants": runnable(name, sizes)}
-    own |= added(edition, len(described(name).layers))
-    return yaml.safe_dump({**declared(name), **own}, sort_keys=False)
+    own = {"topologies": {topology: dict(sizes)}, "variants": runnable(architecture, sizes)}
+    own |= added(edition, len(described(architecture.name).layers))
+    return yaml.safe_dump({**declared(architecture.name), **own}, sort_keys=False)
 
 
 def compiled(text: str) -> tuple[Stack, ModuleType]:

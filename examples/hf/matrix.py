@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED
+from examples.hf.architecture import Architecture
 from examples.hf.cases import PLACEMENTS, Case
-from examples.hf.editions import runnable
+from examples.hf.editions import EDITIONS, runnable
 
 POLICIES = ("auto", "ar", "rs", "rsv", "rs+rsv")
 PADDINGS = ("unpadded", "sum_len", "max_len")
@@ -58,7 +58,7 @@ def topologies(*, sparse: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def cases(name: str, topology: str, editions: Iterable[str], layers: int) -> list[Case]:
+def cases(architecture: Architecture, topology: str, layers: int) -> list[Case]:
     """All runs of a stack on one topology.
 
     Every variant with every policy, padding and placement; each of these in one of the editions
@@ -67,9 +67,9 @@ def cases(name: str, topology: str, editions: Iterable[str], layers: int) -> lis
     """
     found = []
     sizes = TOPOLOGIES[topology]
-    kept = [one for one in editions if one != "overlap"]
-    draw = random.Random(f"{name} {topology}")
-    for variant in runnable(name, sizes):
+    kept = [one for one in EDITIONS if one not in ("overlap", *architecture.without)]
+    draw = random.Random(f"{architecture.name} {topology}")
+    for variant in runnable(architecture, sizes):
         for policy, padding, placement in product(POLICIES, PADDINGS, PLACEMENTS):
             plain = Case(topology, draw.choice(kept), variant, policy, padding, placement)
             cut = draw.choice(_cuts(layers))
@@ -77,7 +77,7 @@ def cases(name: str, topology: str, editions: Iterable[str], layers: int) -> lis
         for edition, cut in product(kept, _cuts(layers)):
             plain = Case(topology, edition, variant, draw.choice(POLICIES), "sum_len", "uneven")
             found.append(_detailed(plain, cut, draw))
-        if "overlap" in editions and variant != CONTEXT_PARALLEL:
+        if "overlap" not in architecture.without and variant != CONTEXT_PARALLEL:
             for policy, placement, halves in product(POLICIES, PLACEMENTS, ("exits", "alone")):
                 padding = draw.choice(PADDINGS)
                 plain = Case(topology, "overlap", variant, policy, padding, placement)
@@ -86,14 +86,14 @@ def cases(name: str, topology: str, editions: Iterable[str], layers: int) -> lis
     return unique if sizes["tp"] <= MANY else covering(unique)
 
 
-def sample(name: str, editions: Iterable[str], layers: int) -> list[Case]:
+def sample(architecture: Architecture, layers: int) -> list[Case]:
     """Runs in which each pair of what distinguishes runs occurs, on `SAMPLED` topologies.
 
     They have all editions' keys in one, which is compiled once for each topology.
     """
     found = []
     for topology in SAMPLED:
-        for case in cases(name, topology, editions, layers):
+        for case in cases(architecture, topology, layers):
             found.append(replace(case, edition="all"))
     return covering(list(dict.fromkeys(found)))
 

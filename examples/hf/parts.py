@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,19 +18,19 @@ from examples.hf.reference import Reference
 Weights = dict[str, Tensor]
 
 KEPT = 5000
-"""Inputs whose features are kept: runs of one model often compute on the same bits again."""
+"""Results that are kept: ranks and runs of one model often compute on the same bits again."""
 
 
 class Parts:
     """Computes with the sublayers of a model for all ranks of a process.
 
-    Ranks that hold equal rows of a sequence share what lies in front of the output projection, of
-    which each takes its own columns: as many bits have to be equal as the rows have.
+    What lies in front of an output projection is computed once for the same bits of its input,
+    whichever rank or run they are of; each rank takes its own columns of it.
     """
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._features: dict[tuple[nn.Module, int, bytes], Tensor] = {}
+        self._kept: dict[tuple[object, ...], Tensor] = {}
         self._experts: dict[tuple[nn.Module, Part, Part], Weights] = {}
 
     def mixed(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
@@ -45,12 +46,16 @@ class Parts:
         if not x.shape[0]:
             return torch.zeros_like(x)
         module, own, columns = sublayer.module, parallel.experts, parallel.expert_columns
-        key = (module, own, columns)
-        if key not in self._experts:
-            self._experts[key] = _own_experts(module, own, columns)
-        with torch.inference_mode(), Float64():
-            y = functional_call(module, self._experts[key], (x[None],))
-        return _first(y).reshape(x.shape)
+        weights = (module, own, columns)
+        if weights not in self._experts:
+            self._experts[weights] = _own_experts(module, own, columns)
+
+        def compute() -> Tensor:
+            with torch.inference_mode(), Float64():
+                y = functional_call(module, self._experts[weights], (x[None],))
+            return _first(y).reshape(x.shape)
+
+        return self._once((*weights, _bits(x)), compute).clone()
 
     def _projected(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
         module = sublayer.module
@@ -58,14 +63,20 @@ class Parts:
         assert isinstance(output, nn.Linear)
         if not x.shape[0]:
             return torch.zeros_like(x)
-        key = (module, sequence, x.contiguous().numpy().tobytes())
-        if key not in self._features:
-            if len(self._features) >= KEPT:
-                self._features.clear()
-            self._features[key] = self._before(module, output, sequence, x)
+        features = self._once(
+            (module, sequence, _bits(x)), lambda: self._before(module, output, sequence, x)
+        )
         columns = _columns(output.in_features, part)
         bias = output.bias if part.index == 0 else None
-        return F.linear(self._features[key][:, columns], output.weight[:, columns], bias)
+        return F.linear(features[:, columns], output.weight[:, columns], bias)
+
+    def _once(self, key: tuple[object, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """What was computed for the same key before, or is now."""
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = compute()
+        return self._kept[key]
 
     def _before(self, module: nn.Module, output: nn.Module, sequence: int, x: Tensor) -> Tensor:
         """What a module gives to its output projection, [rows, columns]."""
@@ -114,6 +125,10 @@ def _own_experts(module: nn.Module, own: Part, columns: Part) -> Weights:
 def _columns(count: int, part: Part) -> slice:
     """Some of ``count`` columns; they need not divide evenly."""
     return slice(count * part.index // part.count, count * (part.index + 1) // part.count)
+
+
+def _bits(x: Tensor) -> bytes:
+    return x.contiguous().numpy().tobytes()
 
 
 def _first(output: Any) -> Tensor:

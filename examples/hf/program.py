@@ -170,22 +170,17 @@ class RankProgram:
     def _mixed(self, index: int, stage: Stage, x: Tensor) -> Tensor:
         """This rank's part of a mixer's output, which depends on all tokens of its group."""
         batch, mesh = self.batch, self.stack.mesh
-        tokens, own = x, slice(0, batch.real_rows)
+        tokens, at = x, torch.arange(batch.group_real_rows)
         if batch.variant == CONTEXT_PARALLEL and stage.order == "shard":
             over = tuple(name for name, _, axis in mesh.atoms if axis == "attn_cp")
             at = batch.local_tokens()
             tokens = in_order(self.groups.collective(mesh, over), x, at)
-            positions = at
         elif batch.variant == INPUT_SCATTERED and stage.gathers_tp_input:
             tokens, _ = gathered(self.groups.collective(mesh, mesh.names), x)
         whole = self._over_sequences(index, stage, tokens[: batch.group_real_rows])
-        if batch.variant == CONTEXT_PARALLEL and stage.order == "shard":
-            own, rows = slice(0, len(positions)), x.shape[0]
-            whole = whole[positions]
-        else:
-            own, rows = slice(0, batch.group_real_rows), tokens.shape[0]
-        y = x.new_full((rows, x.shape[1]), PAD)
-        y[own] = whole
+        rows = tokens if batch.variant == INPUT_SCATTERED else x
+        y = torch.full_like(rows, PAD)
+        y[: len(at)] = whole[at]
         return y
 
     def _over_sequences(self, index: int, stage: Stage, tokens: Tensor) -> Tensor:
@@ -203,14 +198,17 @@ class RankProgram:
     def _rows_of(self, values: Sequence[Tensor], batch: Any) -> Tensor:
         """This rank's rows of something known for every sequence, without pads."""
         every = torch.cat([values[one] for one in self.own]) if self.own else values[0][:0]
-        return every[batch.local_tokens()] if batch.variant == CONTEXT_PARALLEL else every
+        if batch.variant != CONTEXT_PARALLEL:
+            return every
+        at: Tensor = batch.local_tokens()
+        return every[at]
 
     def _embedded(self) -> Tensor:
         """The stack's input on this rank; a partial one is this rank's share of the columns."""
         model, batch = self.scene.reference.model, self.batch
         embedding = model.get_input_embeddings()  # type: ignore[operator]
         own = embedding(self._rows_of(self.scene.reference.ids, batch))
-        hidden = own.new_full((batch.stack_rows, own.shape[1]), PAD)
+        hidden: Tensor = own.new_full((batch.stack_rows, own.shape[1]), PAD)
         hidden[: len(own)] = own
         if self.scene.case.entry == "partial":
             mine = self.parallel.heads.cut(own.shape[1], "columns")

@@ -9,7 +9,7 @@ import torch
 
 from examples.hf_ranks import Harness
 
-NAMES = ("qwen3", "glm4")
+NAMES = ("qwen3", "qwen3_moe", "glm4", "nemotron_h")
 
 
 @cache
