@@ -39,10 +39,13 @@ class Sublayer:
     module   takes hidden states [1, rows, width], and returns them or a tuple that begins with them
     output   the linear map inside ``module`` that makes its output, whose input columns are cut
              over ranks; empty for a mixture of experts, whose experts and their columns are
+    tail     a mixture of experts has a part that no rank can cut, such as experts that return what
+             they are given: its output with all output weights zero
     """
 
     module: nn.Module
     output: str = ""
+    tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,7 @@ class RankProgram:
             bound = reference.architecture.bindings(reference.model, index)
             layer = self.stack.layer(index).bind(**bound)
             for name in self.scene.stack.layers[index]:
-                boundary = getattr(layer, name)
-                given = boundary.prepare(self.hidden, self.batch)
-                self.hidden = self._computed(index, self.scene.stack.stage(name), boundary, given)
+                self._stage(index, layer, self.scene.stack.stage(name))
                 yield
 
     def leave(self) -> None:
@@ -132,17 +130,39 @@ class RankProgram:
 
     # Compute
 
+    def _stage(self, index: int, layer: Any, stage: Stage) -> None:
+        """Runs one stage of a layer; one beside a branch leaves its output for the branch's end."""
+        boundary, branch = getattr(layer, stage.name), self.scene.stack.branch
+        beside = getattr(layer, branch.beside) if branch else None
+        if branch and stage.name == branch.stages[0]:
+            given = boundary.branch_input(beside, self.hidden, self.batch)
+        else:
+            given = boundary.prepare(self.hidden, self.batch)
+        output = self._computed(index, stage, boundary, given)
+        if branch and stage.name == branch.beside:
+            self.hidden, self._beside = given, output
+        elif beside and branch and stage.name == branch.stages[-1]:
+            self.hidden = beside.merge_branch(output, self._beside, self.batch)
+        else:
+            self.hidden = output
+
     def _computed(self, index: int, stage: Stage, boundary: Any, x: Tensor) -> Any:
         """What a stage leaves for the input ``x``."""
+        branch = self.scene.stack.branch
+        apart = branch is not None and stage.name == branch.beside
         if stage.reduction == "partial":
-            return boundary.finish(self._part(index, stage, x), self.batch)
+            leave = boundary.branch_output if apart else boundary.finish
+            return leave(self._part(index, stage, x), self.batch)
         if stage.kind == "ffn" and self.scene.case.halves == "alone":
             return boundary.postprocess(
                 self._summed(stage, self._part(index, stage, x)), self.batch
             )
         with boundary.exit(self.batch) as output:
             y = output.reduce_output(self._part(index, stage, x))
-        return output.finish(y)
+            if stage.reduction == "local_tail" and output.adds_tail:
+                sublayer = self.scene.reference.sublayers[index][stage.name]
+                y = y + self.scene.parts.tail(sublayer, x)
+        return output.branch_output(y) if apart else output.finish(y)
 
     def _part(self, index: int, stage: Stage, x: Tensor) -> Tensor:
         """This rank's part of a stage's output."""
