@@ -65,7 +65,8 @@ class Harness:
             text = edited(self.architecture, case.topology, sizes, case.edition)
             self._compiled[key] = compiled(text)
         stack, package = made or self._compiled[key]
-        parallel = Parallel.of(stack.topologies[0])
+        spec = next(spec for spec in stack.topologies if spec.name == case.topology)
+        parallel = Parallel.of(spec)
         return Scene(case, stack, package, self.reference, self._parts, parallel)
 
     def run(self, case: Case, made: Compiled | None = None) -> float:

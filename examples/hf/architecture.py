@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -70,6 +71,12 @@ class Architecture:
     without: tuple[str, ...] = ()
 
 
+def architecture_names() -> list[str]:
+    """The examples that the harness runs."""
+    examples = Path(__file__).resolve().parent.parent
+    return sorted(found.parent.name for found in examples.glob("*/hf.py"))
+
+
 def attention_and_mlp(model: Any, index: int) -> dict[str, Sublayer]:
     """The sublayers of a layer of attention and a dense FFN, by their usual names."""
     layer = model.model.layers[index]
@@ -99,7 +106,9 @@ def tiny(model_type: str, without: tuple[str, ...] = (), **sizes: Any) -> nn.Mod
     config = CONFIG_MAPPING[model_type](**{**common, **sizes})
     config._experts_implementation = "eager"
     make: Any = AutoModelForCausalLM.from_config
-    return spread(make(config, attn_implementation="eager"))
+    with torch.random.fork_rng():  # all ranks, processes of their own, build the same model
+        torch.manual_seed(0)
+        return spread(make(config, attn_implementation="eager"))
 
 
 @torch.no_grad()

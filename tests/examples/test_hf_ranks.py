@@ -7,9 +7,8 @@ from functools import cache
 import pytest
 import torch
 
+from examples.hf.architecture import architecture_names
 from examples.hf_ranks import Harness
-
-NAMES = ("qwen3", "qwen3_moe", "glm4", "nemotron_h")
 
 
 @cache
@@ -18,7 +17,7 @@ def harness(name: str) -> Harness:
     return Harness(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", architecture_names())
 def test_a_covering_sample_agrees_with_transformers(name: str) -> None:
     """Logits of every rank, and residuals before every layer."""
     torch.set_num_threads(1)
