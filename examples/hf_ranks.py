@@ -63,7 +63,7 @@ class Harness:
         if made is None and key not in self._compiled:
             sizes = self._topologies[case.topology]
             text = edited(self.architecture, case.topology, sizes, case.edition)
-            self._compiled[key] = compiled(text)
+            self._compiled[key] = compiled(text, self.architecture.name)
         stack, package = made or self._compiled[key]
         spec = next(spec for spec in stack.topologies if spec.name == case.topology)
         parallel = Parallel.of(spec)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from examples.hf.architecture import SIZES, Architecture, Sublayer, spread
+from examples.hf.architecture import SIZES, Architecture, Sublayer, final_norm, seeded, spread
 
 LAYERS = ("linear_attention", "indexed_attention") * 2
 
@@ -66,7 +66,8 @@ def build() -> nn.Module:
     }
     config = Glm5NextTextConfig(**{**SIZES, "head_dim": 0, **mixers, **experts})
     config._attn_implementation = config._experts_implementation = "eager"
-    return spread(TextModel(Glm5NextTextModel(config)))
+    with seeded():
+        return spread(TextModel(Glm5NextTextModel(config)))
 
 
 def sublayers(model: Any, index: int) -> dict[str, Sublayer]:
@@ -94,5 +95,5 @@ ARCHITECTURE = Architecture(
     build=build,
     sublayers=sublayers,
     bindings=bindings,
-    leave=lambda model: (model.model.norm,),  # type: ignore[union-attr]
+    leave=final_norm,
 )

@@ -109,6 +109,18 @@ class Parts:
         return seen[0].reshape(x.shape[0], -1)
 
 
+def partial_embedding(embedding: nn.Module, given: Tensor, part: Part) -> Tensor:
+    """A rank's part of what enters a stack: of a linear map's input columns, else of its own."""
+    if isinstance(embedding, nn.Linear):
+        own = part.cut(embedding.in_features, "columns")
+        return F.linear(given[:, own], embedding.weight[:, own])
+    whole: Tensor = embedding(given)
+    own = part.cut(whole.shape[1], "columns")
+    share = torch.zeros_like(whole)
+    share[:, own] = whole[:, own]
+    return share
+
+
 def _own_experts(module: nn.Module, own: Part, columns: Part) -> Weights:
     """The output weights of a mixture of experts, zero where they are other ranks'.
 
