@@ -31,8 +31,9 @@ class NextN(nn.Module):
         self.enorm = DeepseekV3RMSNorm(width, config.rms_norm_eps)
         self.hnorm = DeepseekV3RMSNorm(width, config.rms_norm_eps)
         self.eh_proj = nn.Linear(2 * width, width, bias=False)
-        self.layer: Any = DeepseekV3DecoderLayer(config, config.num_hidden_layers)
-        self.layer.self_attn = LatentAttention(self.layer.self_attn)
+        layer: Any = DeepseekV3DecoderLayer(config, config.num_hidden_layers)
+        layer.self_attn = LatentAttention(layer.self_attn)
+        self.layer = layer
         self.norm = DeepseekV3RMSNorm(width, config.rms_norm_eps)
         spread(self, seed=1)
         self.target = target
@@ -51,11 +52,10 @@ class NextN(nn.Module):
 
         The token that follows the last one is the one that the target finds most likely.
         """
-        with torch.inference_mode():
-            hidden = self.target.model(ids[None], use_cache=False).last_hidden_state[0]
-            following = self.target.lm_head(hidden[-1]).argmax()
-            embedded = self.target.model.embed_tokens(torch.cat((ids[1:], following[None])))
-            return torch.cat((self.enorm(embedded), self.hnorm(hidden)), dim=-1)
+        hidden = self.target.model(ids[None], use_cache=False).last_hidden_state[0]
+        following = self.target.lm_head(hidden[-1]).argmax()
+        embedded = self.target.model.embed_tokens(torch.cat((ids[1:], following[None])))
+        return torch.cat((self.enorm(embedded), self.hnorm(hidden)), dim=-1)
 
     def forward(self, ids: Tensor, **_: Any) -> SimpleNamespace:
         """Logits [1, tokens, vocabulary], and what enters the layer."""

@@ -47,7 +47,7 @@ def added(edition: str, layers: int) -> dict[str, Any]:
     if edition in ("overlap", "all"):
         keys["overlap"] = {"two_batch": True}
     if edition in ("captures", "all"):
-        keys["captures"] = {"aux": {"before": [f"0-{layers - 1}"], "travels": True}}
+        keys["captures"] = {"aux": {"before": list(range(layers)), "travels": True}}
     return keys
 
 

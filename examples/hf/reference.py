@@ -63,7 +63,7 @@ def reference(architecture: Architecture, layers: int, seed: int = 1) -> Referen
         own = torch.randint(3, SIZES["vocab_size"], (length,), generator=generator)
         with torch.inference_mode(), Float64():
             out = model(own[None], use_cache=False, output_hidden_states=True)
-        ids.append(architecture.given(model, own))
+            ids.append(architecture.given(model, own))
         logits.append(out.logits[0])
         entered.append(tuple(state[0] for state in out.hidden_states[:layers]))
     for hook in hooks:
