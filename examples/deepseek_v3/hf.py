@@ -49,6 +49,7 @@ def build() -> nn.Module:
     """Experts in two groups, of which a token has two of one."""
     model: Any = tiny(
         "deepseek_v3",
+        num_hidden_layers=3,
         first_k_dense_replace=1,
         n_routed_experts=8,
         n_shared_experts=1,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from examples.hf.architecture import SIZES, Architecture, Sublayer, final_norm, seeded, spread
 
-LAYERS = ("linear_attention", "indexed_attention") * 2
+LAYERS = ("linear_attention", "indexed_attention", "linear_attention")
 
 
 class TextModel(nn.Module):
@@ -31,7 +31,8 @@ class TextModel(nn.Module):
 
     def forward(self, input_ids: Tensor, **options: Any) -> SimpleNamespace:
         """Logits [1, tokens, vocabulary], and the streams [1, tokens, 4, width] before layers."""
-        out = self.model(input_ids=input_ids, **options)
+        # Linear attention pads sequences to chunks of 64 tokens, if it is not told otherwise.
+        out = self.model(input_ids=input_ids, chunk_size=8, **options)
         logits = self.lm_head(out.last_hidden_state)
         return SimpleNamespace(logits=logits, hidden_states=out.hidden_states)
 
@@ -42,6 +43,7 @@ def build() -> nn.Module:
     from transformers.models.glm5_next.modeling_glm5_next import Glm5NextTextModel
 
     mixers = {
+        "num_hidden_layers": len(LAYERS),
         "layer_types": list(LAYERS),
         "indexer_types": ["full"] * len(LAYERS),
         "num_key_value_heads": 4,
@@ -58,7 +60,7 @@ def build() -> nn.Module:
         "linear_num_heads": 4,
     }
     experts = {
-        "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
         "n_routed_experts": 8,
         "n_shared_experts": 1,
         "num_experts_per_tok": 2,
