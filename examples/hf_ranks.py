@@ -57,13 +57,15 @@ class Harness:
         """A few runs in which every pair of properties occurs."""
         return sample(self.architecture, self.layers)
 
+    def text(self, topology: str, edition: str) -> str:
+        """The stack file of runs on a topology."""
+        return edited(self.architecture, topology, self._topologies[topology], edition)
+
     def scene(self, case: Case, made: Compiled | None = None) -> Scene:
         """What the ranks of a run share; ``made`` is another compiled stack than the example's."""
         key = (case.topology, case.edition)
         if made is None and key not in self._compiled:
-            sizes = self._topologies[case.topology]
-            text = edited(self.architecture, case.topology, sizes, case.edition)
-            self._compiled[key] = compiled(text, self.architecture.name)
+            self._compiled[key] = compiled(self.text(*key), self.architecture.name)
         stack, package = made or self._compiled[key]
         spec = next(spec for spec in stack.topologies if spec.name == case.topology)
         parallel = Parallel.of(spec)

@@ -19,7 +19,8 @@ from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import settle
 from boundaryc.runtime.mesh import Axes
-from boundaryc.runtime.stream import Access, Form, Move, OwedOutput
+from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.stream import Access, Form, Move
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

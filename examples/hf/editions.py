@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +31,7 @@ Keys = Mapping[str, Any]
 EDITIONS = ("plain", "captures", "complete", "bytes", "overlap")
 
 
-def added(edition: str, layers: int) -> dict[str, Any]:
+def added(edition: str, layers: int, without: Sequence[str]) -> dict[str, Any]:
     """The keys that an edition adds to a stack file.
 
     plain      pipeline cuts with partial payloads
@@ -39,14 +39,15 @@ def added(edition: str, layers: int) -> dict[str, Any]:
     complete   cuts with complete payloads
     bytes      as plain; collectives cost no latency, so that plans send fewer bytes more often
     overlap    batches may run in two halves
-    all        what plain, captures and overlap have
+    all        what plain, captures and overlap have, but for what a stack is ``without``
     """
     keys: dict[str, Any] = {}
     if edition != "overlap":
         keys["pipeline"] = {"payload": "complete" if edition == "complete" else "partial"}
-    if edition in ("overlap", "all"):
+    own = [one for one in EDITIONS if edition in (one, "all") and one not in without]
+    if "overlap" in own:
         keys["overlap"] = {"two_batch": True}
-    if edition in ("captures", "all"):
+    if "captures" in own:
         keys["captures"] = {"aux": {"before": list(range(layers)), "travels": True}}
     return keys
 
@@ -90,9 +91,7 @@ def edited(architecture: Architecture, topology: str, sizes: Keys, edition: str)
     if edition == "bytes":
         sizes = {**sizes, "link": {"latency_us": 0, "bandwidth_gb_s": 300}}
     own = {"topologies": {topology: dict(sizes)}, "variants": runnable(architecture, sizes)}
-    own |= added(edition, len(described(architecture.name).layers))
-    if "overlap" in architecture.without:
-        own.pop("overlap", None)
+    own |= added(edition, len(described(architecture.name).layers), architecture.without)
     return yaml.safe_dump({**declared(architecture.name), **own}, sort_keys=False)
 
 

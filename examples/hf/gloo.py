@@ -39,7 +39,7 @@ def cases(harness: Harness) -> list[Case]:
     for spec in stack.topologies:
         if spec.tp != RANKS:
             continue
-        sizes = {"tp": spec.tp, "attn_dp": spec.attn_dp, "attn_cp": spec.attn_cp}
+        sizes: dict[str, Any] = {"tp": spec.tp, "attn_dp": spec.attn_dp, "attn_cp": spec.attn_cp}
         sizes["moe"] = {"all_to_all": spec.moe.all_to_all}
         for variant in runnable(harness.architecture, sizes):
             if variant in stack.variants:

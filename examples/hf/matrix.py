@@ -79,11 +79,11 @@ def cases(architecture: Architecture, topology: str, layers: int) -> list[Case]:
             plain = Case(topology, edition, variant, draw.choice(POLICIES), "sum_len", "uneven")
             found.append(_detailed(plain, cut, entries, draw))
         if "overlap" not in architecture.without and variant != CONTEXT_PARALLEL:
-            for policy, placement, halves in product(POLICIES, PLACEMENTS, ("exits", "alone")):
+            for policy, placement in product(POLICIES, PLACEMENTS):
                 padding = draw.choice(PADDINGS)
                 plain = Case(topology, "overlap", variant, policy, padding, placement)
-                plain = replace(plain, halves=halves)  # type: ignore[arg-type]
-                found.append(_detailed(plain, (), entries, draw))
+                halved = replace(plain, halves=draw.choice(("exits", "alone")))
+                found.append(_detailed(halved, (), entries, draw))
     unique = list(dict.fromkeys(found))
     return unique if sizes["tp"] <= MANY else covering(unique)
 
@@ -91,12 +91,15 @@ def cases(architecture: Architecture, topology: str, layers: int) -> list[Case]:
 def sample(architecture: Architecture, layers: int) -> list[Case]:
     """Runs in which each pair of what distinguishes runs occurs, on `SAMPLED` topologies.
 
-    They have all editions' keys in one, which is compiled once for each topology.
+    The keys of most editions are in one, which is compiled once for each topology; of the others
+    there are runs on one topology.
     """
     found = []
     for topology in SAMPLED:
         for case in cases(architecture, topology, layers):
             found.append(replace(case, edition="all"))
+            if topology == "tp8_dp2_cp2" and case.edition in ("complete", "bytes"):
+                found.append(case)
     return covering(list(dict.fromkeys(found)))
 
 
@@ -113,7 +116,7 @@ def covering(found: list[Case]) -> list[Case]:
 
 
 def _pairs(case: Case) -> set[tuple[object, object]]:
-    cut = len(case.cuts)
+    """What a sample covers: each pair of a run's properties."""
     told = {
         "topology": case.topology,
         "variant": (case.variant, case.split, case.entry),
@@ -122,9 +125,10 @@ def _pairs(case: Case) -> set[tuple[object, object]]:
         "padding": case.padding,
         "placement": case.placement,
         "mode": case.mode,
-        "driven": (case.halves, case.cuts if cut == 1 else cut),
+        "driven": (case.halves, len(case.cuts)),
     }
-    return set(combinations(told.items(), 2))
+    # Where a stack is cut has to occur, but not with everything else.
+    return set(combinations(told.items(), 2)) | {("cuts", case.cuts)}
 
 
 def _cuts(layers: int) -> list[tuple[int, ...]]:
