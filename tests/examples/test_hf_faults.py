@@ -201,7 +201,7 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     ),
     (experts_without_dispatch, "qwen3_moe", case_on("tp4_dp2_dense1")),
     (norms_of_another_layer, "qwen3", case_on("tp4")),
-    (tail_on_every_rank, "longcat_flash", case_on("tp4_dp2", policy="rsv")),
+    (tail_on_every_rank, "longcat_flash", case_on("tp4_dp4", placement="even")),
     (tail_in_every_part, "longcat_flash", case_on("tp4")),
     (shared_experts_on_every_rank, "deepseek_v3", case_on("tp4")),
     (whole_input_on_every_rank, "deepseek_v3_nextn", case_on("tp4", entry="partial")),
