@@ -115,9 +115,12 @@ def test_s06_s30_what_a_stage_leaves_to_the_next(spec: Any) -> None:
 
 
 def test_s73_the_examples_leave_their_sums_to_exits() -> None:
-    """No example runs a collective of its own where it computes."""
+    """No example runs a collective of its own where it computes.
+
+    But for the harness of Hugging Face models, whose FFNs run without an exit in two-batch overlap.
+    """
     for path in (ROOT / "examples").glob("*/*.py"):
-        if path.parent.name != "common":
+        if path.parent.name not in ("common", "hf"):
             assert "all_reduce" not in path.read_text(), path
     common = [path.read_text() for path in (ROOT / "examples" / "common").glob("*.py")]
     assert not any("all_reduce(" in text or "reduce_scatter(" in text for text in common)
