@@ -17,6 +17,7 @@ from boundaryc.cli.output import Style
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "cost": "boundaryc.cli.cost:cost",
     "explain": "boundaryc.cli.explain:explain",
     "lint": "boundaryc.cli.lint:lint",
     "schema": "boundaryc.cli.schema:schema",

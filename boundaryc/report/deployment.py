@@ -15,6 +15,7 @@ from boundaryc.graph.policy import POLICIES
 from boundaryc.language import Stack
 from boundaryc.language.files import read_text
 from boundaryc.language.loader import loads
+from boundaryc.language.model import TopologySpec
 from boundaryc.language.topologies import inapplicable
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
@@ -105,7 +106,29 @@ def drafted(source: Source, name: str | None) -> Source:
     raise AskedError(f"--draft: {stack.name} has no draft {name!r}; there is {names}")
 
 
-def deployed(source: Source, topology: str, variants: tuple[str, ...] = ()) -> StackPlan:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What connects the ranks, where it is not what the file says."""
+
+    latency_us: float | None = None
+    bandwidth_gb_s: float | None = None
+
+    def on(self, spec: TopologySpec) -> TopologySpec:
+        """A topology whose ranks are so connected."""
+        latency, bandwidth = self.latency_us, self.bandwidth_gb_s
+        return replace(
+            spec,
+            latency_us=spec.latency_us if latency is None else latency,
+            bandwidth_gb_s=spec.bandwidth_gb_s if bandwidth is None else bandwidth,
+        )
+
+
+AS_WRITTEN = Link()
+
+
+def deployed(
+    source: Source, topology: str, variants: tuple[str, ...] = (), link: Link = AS_WRITTEN
+) -> StackPlan:
     """The plan of a stack on one of its topologies, for the variants that mean something there.
 
     Raises AskedError for names that there are not, BoundarycError where there is no plan.
@@ -124,7 +147,7 @@ def deployed(source: Source, topology: str, variants: tuple[str, ...] = ()) -> S
         if name not in fitting:
             why = inapplicable(name, spec)
             raise AskedError(f"--variant: {name} has no meaning on {topology}: {why}")
-    one = replace(stack, topologies=(spec,), variants=variants or fitting)
+    one = replace(stack, topologies=(link.on(spec),), variants=variants or fitting)
     return planned(one, {stack.source: source.text})
 
 

@@ -10,7 +10,7 @@ from boundaryc.emit.around import calls_around
 from boundaryc.emit.kernel_calls import fusible, kernel_of
 from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
-from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.graph.build import ENTRY, FINAL, Edge, StageGraph
 from boundaryc.plan import ops
 from boundaryc.plan.compose import MANY_ROWS
 from boundaryc.plan.cost import Cost, Order
@@ -112,12 +112,16 @@ def chosen(plan: StackPlan, layer: int | None, stage: str | None) -> tuple[Edge,
         return graph.edges()
     if layer >= len(graph.walk):
         raise AskedError(f"{plan.stack.name} has layers 0 to {len(graph.walk) - 1}")
-    entered = graph.walk[layer]
-    found = tuple(edge for edge in entered if stage in (None, edge.consumer))
-    if not found:
-        names = ", ".join(edge.consumer for edge in entered) or "nothing"
+    found = tuple(edge for edge in crossed(graph, layer) if stage in (None, edge.consumer))
+    if stage is not None and not found:
+        names = ", ".join(plan.stack.layers[layer]) or "nothing"
         raise AskedError(f"layer {layer} of {plan.stack.name} has no {stage!r}; it has {names}")
     return found
+
+
+def crossed(graph: StageGraph, layer: int) -> tuple[Edge, ...]:
+    """The boundaries that count in a layer: those into its stages, and those to its merge."""
+    return (*graph.walk[layer], *(edge for edge in graph.left[layer] if edge.merges))
 
 
 def explain(scope: Scope, layer: int | None, stage: str | None, asked: Asked | None) -> Explained:
@@ -128,9 +132,7 @@ def explain(scope: Scope, layer: int | None, stage: str | None, asked: Asked | N
     what = "all boundaries" if layer is None else f"layer {layer}"
     if layer is not None:
         what += f" ({', '.join(plan.stack.layers[layer])})" if stage is None else f", {stage}"
-    left = ""
-    if layer is not None and stage is None and plan.graph.left[layer]:
-        left = named(plan, plan.graph.left[layer][-1])
+    left = "" if layer is None or stage is not None else _behind(plan, layer)
     return Explained(
         stack=plan.stack.name,
         what=what,
@@ -144,6 +146,13 @@ def explain(scope: Scope, layer: int | None, stage: str | None, asked: Asked | N
         crossings=tuple(_crossing(scope, edge) for edge in edges),
         left=left,
     )
+
+
+def _behind(plan: StackPlan, layer: int) -> str:
+    """The boundary by which a layer is left, which counts in the next one; empty for none."""
+    graph = plan.graph
+    following = (edges[0] for edges in graph.walk[layer + 1 :] if edges)
+    return named(plan, next(following, graph.last)) if graph.walk[layer] else ""
 
 
 def named(plan: StackPlan, edge: Edge) -> str:
@@ -198,11 +207,10 @@ def _crossing(scope: Scope, edge: Edge) -> Crossing:
 
 def _place(plan: StackPlan, edge: Edge) -> str:
     """In which layers a boundary is met."""
-    layers = [index for index, layer in enumerate(plan.graph.walk) if edge in layer]
-    if edge == plan.graph.last:
+    graph = plan.graph
+    layers = [at for at in range(len(graph.walk)) if edge in crossed(graph, at)]
+    if edge == graph.last:
         return "at the end of the stack"
-    if not layers:
-        return "before the merge of a branch"
     first, count = layers[0], len(layers)
     if count == 1:
         return f"in layer {first}"

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from boundaryc.language.json_schema import DIALECT
+from boundaryc.report.costs import Costs
 from boundaryc.report.explained import Explained
 from boundaryc.report.origin_line import GeneratedLine
 
@@ -30,7 +31,12 @@ class ExplainedCode:
 
 
 RESULTS: Mapping[str, type] = MappingProxyType(
-    {"explanation": ExplainedCode, "explain": Explained, "generated_line": GeneratedLine}
+    {
+        "explanation": ExplainedCode,
+        "explain": Explained,
+        "generated_line": GeneratedLine,
+        "cost": Costs,
+    }
 )
 """What the results are, by the kind of their document; the file is `schemas/<kind>.schema.json`."""
 

@@ -64,4 +64,5 @@ def number(value: float) -> str:
     >>> number(57344.0), number(0.5)
     ('57,344', '0.5')
     """
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+    whole = float(value).is_integer() or abs(value) >= 1000
+    return f"{value:,.0f}" if whole else f"{value:,.4g}"

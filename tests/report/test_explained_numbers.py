@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from boundaryc.language import loads
-from boundaryc.report.deployment import Source, deployed, load_of
+from boundaryc.report.costs import costs
+from boundaryc.report.deployment import Source, dealt, deployed, load_of
 from boundaryc.report.explain import Scope, explain, scope_of, sent_by
 from boundaryc.report.moves import moved
 from boundaryc.verify.run import Prover
@@ -35,6 +36,7 @@ CASES = (
     ("tp4_dp2", "ordinary", "auto", (3, 8)),
     ("tp4_dp2", "ordinary", "auto", (300, 201)),
     ("tp4_dp2", "ordinary", "ar", (300, 201)),
+    ("tp4_dp2", "ordinary", "auto", (151, 150)),
     ("tp4_dp2", "sequence_parallel", "rs", (8, 8)),
     ("tp4_cp2", "context_parallel", "auto", (16,)),
 )
@@ -59,6 +61,7 @@ def scope(source: Source, one: Prover, variant: str, policy: str, rows: tuple[in
 def test_the_collectives_and_bytes_of_a_run(ready: tuple[str, Source, Prover]) -> None:
     """Layer for layer, and the end of the stack, on every rank."""
     topology, source, one = ready
+    compared = False
     for name, variant, policy, rows in CASES:
         if name != topology:
             continue
@@ -74,5 +77,12 @@ def test_the_collectives_and_bytes_of_a_run(ready: tuple[str, Source, Prover]) -
         words = [text.removeprefix("placed ").removeprefix("residual ") for text in said]
         assert all(texts(trace) == words for trace in traces), (name, variant, policy)
         assert asked.load is not None
+        if rows == dealt(sum(rows), len(rows)):
+            compared = True
+            lines = costs([asked.plan], [sum(rows)], [policy], "sum_len").lines
+            line = next(one for one in lines if one.variant == variant)
+            assert line.forward_bytes * asked.ranks == sent(traces)
+            assert {line.forward_collectives} == {len(trace) for trace in traces}
         bytes_ = sum(total.bytes_per_rank or 0 for total in totals) * asked.ranks
         assert bytes_ + sent_by(last).wire * asked.load.rows == sent(traces)
+    assert compared, "no batch that is dealt out evenly, which `cost` is about"
