@@ -117,7 +117,7 @@ def _explain_line(path: Path, number: int) -> None:
 
 
 def _explain_boundaries(place: re.Match[str], asked: dict[str, Any]) -> None:
-    from boundaryc.report.deployment import deployed, drafted, policy_of, read_source
+    from boundaryc.report.deployment import deployed, drafted, listed, policy_of, read_source
     from boundaryc.report.explain import explain as explained
     from boundaryc.report.explain import scope_of
     from boundaryc.report.explain_text import lines
@@ -127,7 +127,7 @@ def _explain_boundaries(place: re.Match[str], asked: dict[str, Any]) -> None:
     source = read_source(Path(place["file"]), (topology,) if topology else ())
     source = drafted(source, asked["draft"])
     policy = policy_of(source.stack, asked["policy"])
-    plan = deployed(source, _topology(source, topology), _listed(variant, asked["batch"]))
+    plan = deployed(source, _topology(source, topology), listed(variant))
     batch, load = _batch(plan.topologies[0], asked)
     scope = scope_of(source, plan, policy, variant, asked["mode"], load)
     layer = None if place["layer"] is None else int(place["layer"])
@@ -146,11 +146,6 @@ def _topology(source: Source, asked: str | None) -> str:
     if len(names) > 1:
         raise AskedError(f"--topology: which one? {source.stack.name} has {', '.join(names)}")
     return names[0]
-
-
-def _listed(variant: str, batch: str | None) -> tuple[str, ...]:
-    """The variants to plan: a batch of another one may be too short for it, and ordinary."""
-    return (variant,) if batch is None or variant == "ordinary" else ("ordinary", variant)
 
 
 def _batch(topology: TopologyPlan, asked: dict[str, Any]) -> tuple[Asked | None, Load | None]:

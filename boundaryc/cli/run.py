@@ -19,6 +19,7 @@ COMMANDS = {
     "compile": "boundaryc.cli.compile:compile_",
     "cost": "boundaryc.cli.cost:cost",
     "explain": "boundaryc.cli.explain:explain",
+    "graph": "boundaryc.cli.graph:graph",
     "lint": "boundaryc.cli.lint:lint",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",

@@ -151,6 +151,11 @@ def deployed(
     return planned(one, {stack.source: source.text})
 
 
+def listed(variant: str) -> tuple[str, ...]:
+    """The variants to plan for a batch of one: where it may be too short, the ordinary one too."""
+    return (ORDINARY, variant) if variant == CONTEXT_PARALLEL else (variant,)
+
+
 def policy_of(stack: Stack, policy: str) -> str:
     """The policy that a name stands for. Raises AskedError for a name that there is not."""
     if policy == "auto":
