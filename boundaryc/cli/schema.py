@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import click
 
-NAMES = ("stack", "diagnostics", "explanation", "explain", "generated_line", "cost", "graph")
+NAMES = (
+    "stack",
+    "diagnostics",
+    "explanation",
+    "explain",
+    "generated_line",
+    "cost",
+    "graph",
+    "env",
+)
 """What has a schema: the first two are the language's, the others what commands print."""
 
 

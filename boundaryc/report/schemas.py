@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from boundaryc.language.json_schema import DIALECT
 from boundaryc.report.costs import Costs
 from boundaryc.report.drawing import Drawing
+from boundaryc.report.environment import Environment
 from boundaryc.report.explained import Explained
 from boundaryc.report.origin_line import GeneratedLine
 
@@ -38,6 +39,7 @@ RESULTS: Mapping[str, type] = MappingProxyType(
         "generated_line": GeneratedLine,
         "cost": Costs,
         "graph": Drawing,
+        "env": Environment,
     }
 )
 """What the results are, by the kind of their document; the file is `schemas/<kind>.schema.json`."""
