@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -66,13 +67,7 @@ class Mesh:
 
     def members(self, rank: int, axes: Axes) -> tuple[int, ...]:
         """Ranks that differ from ``rank`` at most on ``axes``, in rank order, itself included."""
-        moved = self.positions(axes)
-        own = self.coordinate(rank)
-        choices = [
-            range(size) if index in moved else (own[index],)
-            for index, size in enumerate(self.shape)
-        ]
-        return tuple(self.rank(coordinate) for coordinate in product(*choices))
+        return _members(self, rank, axes)
 
     def extent(self, axis: str) -> int:
         """Size of an attention axis: the product of its atoms, 1 where it has none."""
@@ -103,3 +98,13 @@ class Mesh:
             named = [index for index in of_axis if index in positions]
             parts += [axis] if named == of_axis else [self.names[index] for index in named]
         return "_".join(parts)
+
+
+@cache  # every batch asks for the same few groups
+def _members(mesh: Mesh, rank: int, axes: Axes) -> tuple[int, ...]:
+    moved = mesh.positions(axes)
+    own = mesh.coordinate(rank)
+    choices = [
+        range(size) if index in moved else (own[index],) for index, size in enumerate(mesh.shape)
+    ]
+    return tuple(mesh.rank(coordinate) for coordinate in product(*choices))
