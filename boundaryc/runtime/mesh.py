@@ -43,13 +43,7 @@ class Mesh:
 
     def coordinate(self, rank: int) -> tuple[int, ...]:
         """Coordinates of ``rank``, one per atom. ValueError where there is no such rank."""
-        if not 0 <= rank < self.size:
-            raise ValueError(f"rank {rank} is not in 0..{self.size - 1}")
-        coordinate = []
-        for size in reversed(self.shape):
-            rank, remainder = divmod(rank, size)
-            coordinate.append(remainder)
-        return tuple(reversed(coordinate))
+        return _coordinate(self, rank)
 
     def rank(self, coordinate: tuple[int, ...]) -> int:
         """The rank at ``coordinate``."""
@@ -108,3 +102,14 @@ def _members(mesh: Mesh, rank: int, axes: Axes) -> tuple[int, ...]:
         range(size) if index in moved else (own[index],) for index, size in enumerate(mesh.shape)
     ]
     return tuple(mesh.rank(coordinate) for coordinate in product(*choices))
+
+
+@cache
+def _coordinate(mesh: Mesh, rank: int) -> tuple[int, ...]:
+    if not 0 <= rank < mesh.size:
+        raise ValueError(f"rank {rank} is not in 0..{mesh.size - 1}")
+    coordinate = []
+    for size in reversed(mesh.shape):
+        rank, remainder = divmod(rank, size)
+        coordinate.append(remainder)
+    return tuple(reversed(coordinate))
