@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from boundaryc.emit import quantized
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.norms import NormCall
 from boundaryc.language.model import Quantize
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import RowKernel
+from boundaryc.plan.kernels import Fusible, RowKernel
 
 
 class Tensors(NamedTuple):
@@ -17,6 +18,12 @@ class Tensors(NamedTuple):
     value: str
     residual: str
     written: str
+
+
+def fusible(calls: Calls) -> Fusible:
+    """Which operations around a boundary a kernel has parts for."""
+    adds = calls.update is not None and not calls.update.call
+    return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
 
 def kernel_of(

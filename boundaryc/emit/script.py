@@ -6,12 +6,13 @@ from boundaryc.emit import quantized
 from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
-from boundaryc.emit.kernel_calls import Tensors, fused, kernel_of
+from boundaryc.emit.kernel_calls import Tensors, fused, fusible, kernel_of
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
+from boundaryc.emit.stream_calls import stream_call
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import Fusible, grouped
+from boundaryc.plan.kernels import grouped
 from boundaryc.plan.state import Phase
 
 
@@ -58,13 +59,20 @@ class Writer:
 
     def _written_from(self, sequence: tuple[Step, ...]) -> int:
         """Writes what ``sequence`` begins with, and says how many steps that were."""
-        group = grouped([step.op for step in sequence], self._fusible())[0]
+        operations, calls = [step.op for step in sequence], self.calls
+        names = Tensors(self.value, self.residual, self._written)
+        streams = stream_call(operations, calls, names)
+        if streams is not None:
+            self._call(streams.function)
+            self._put(streams.statement)
+            self._say(*streams.words)
+            self.residual = streams.residual
+            return streams.operations
+        group = grouped(operations, fusible(calls))[0]
         if len(group) == 1:
             self._step(sequence[0])
             return 1
-        calls = self.calls
         kernel = kernel_of(group, calls.norm, calls.quantize)
-        names = Tensors(self.value, self.residual, self._written)
         self._say(*([self._added()] if kernel.adds else []), "norm")
         if kernel.quantize is not None:
             self._say(quantized.said(kernel.quantize))
@@ -89,11 +97,6 @@ class Writer:
         self._put(f"    {self.value}, {self._written} = fused")
         self.script.summary[-1] += ", in one kernel where a provider has one"
         return written
-
-    def _fusible(self) -> Fusible:
-        calls = self.calls
-        adds = calls.update is not None and not calls.update.call
-        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
     def _step(self, step: Step) -> None:
         match step.op:

@@ -1,0 +1,44 @@
+"""How a kernel for streams goes through a row, decided from the width.
+
+A program has one row and loads a chunk of columns of every stream at once; whole rows do not fit
+into registers. The mixed row waits for its norm in the output, from where the same program reads it
+again, or in registers where the output is too narrow for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """Columns of a chunk, warps of a program, and the registers that a thread may have.
+
+    ``parks``: the mixed row waits in the output. ``early``: coefficients are loaded once a row.
+    """
+
+    chunk: int
+    warps: int
+    registers: int | None
+    parks: bool
+    early: bool = True
+
+
+def shape(width: int, *, parks: bool) -> Shape:
+    """The shape of a kernel for rows of ``width`` columns; ``parks``: its output may be read again.
+
+    >>> shape(5120, parks=True)
+    Shape(chunk=1024, warps=4, registers=64, parks=True, early=True)
+    >>> shape(64, parks=False)
+    Shape(chunk=64, warps=1, registers=None, parks=False, early=True)
+    """
+    block = 1 << (width - 1).bit_length()
+    if parks and block > 1024:
+        return Shape(1024, 4, 64, parks=True)
+    chunk = min(block, 2048 if block <= 8192 else 4096)
+    return Shape(chunk, max(1, chunk // 256), None, parks=False)
+
+
+def chunked(width: int) -> Shape:
+    """The shape of a kernel that needs no whole row: a program for each chunk."""
+    chunk = min(1024, 1 << (width - 1).bit_length())
+    return Shape(chunk, max(1, chunk // 256), None, parks=False)
