@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-OTHERS = ("liger", "compile")
+OTHERS = ("liger", "compile", "whole")
 
 
 def main() -> int:

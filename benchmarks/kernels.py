@@ -69,6 +69,8 @@ FAMILIES = {
     "add_norm_fp8_static": Family("add_rms_norm_fp8_static", 4, 3),
     "add_norm_fp8_group128": Family("add_rms_norm_fp8_group128", 4, 3),
     "add_norm_int8": Family("add_rms_norm_int8", 4, 3),
+    "hyper": Family("hyper_update_read_rms_norm", 10, 10),
+    "hyper_fp8": Family("hyper_update_read_rms_norm_fp8", 10, 9),
 }
 
 
@@ -300,11 +302,17 @@ def main() -> int:
 
     records = []
     with tempfile.TemporaryDirectory() as folder:
-        for record in measured(asked.family, widths, counts, Path(folder)):
-            print(record, flush=True)
-            records.append(record)
         family = FAMILIES[asked.family]
-        host = host_cost(family, kernels_of(family, 4096, Path(folder)), 4096)
+        if family.kernel.startswith("hyper"):
+            from benchmarks import hyper
+
+            records = list(hyper.measured(family, hyper.WIDTHS, hyper.ROWS, Path(folder)))
+            host = hyper.host_cost(family, 4096, Path(folder))
+        else:
+            for record in measured(asked.family, widths, counts, Path(folder)):
+                print(record, flush=True)
+                records.append(record)
+            host = host_cost(family, kernels_of(family, 4096, Path(folder)), 4096)
     print(host)
     found = {
         "family": asked.family,

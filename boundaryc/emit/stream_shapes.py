@@ -27,13 +27,13 @@ def shape(width: int, *, parks: bool) -> Shape:
     """The shape of a kernel for rows of ``width`` columns; ``parks``: its output may be read again.
 
     >>> shape(5120, parks=True)
-    Shape(chunk=1024, warps=4, registers=64, parks=True, early=True)
+    Shape(chunk=1024, warps=4, registers=None, parks=True, early=True)
     >>> shape(64, parks=False)
     Shape(chunk=64, warps=1, registers=None, parks=False, early=True)
     """
     block = 1 << (width - 1).bit_length()
     if parks and block > 1024:
-        return Shape(1024, 4, 64, parks=True)
+        return Shape(1024, 4, None, parks=True)
     chunk = min(block, 2048 if block <= 8192 else 4096)
     return Shape(chunk, max(1, chunk // 256), None, parks=False)
 

@@ -40,6 +40,7 @@ class StreamKernelView:
     masked: bool
     parks: bool
     shape: Shape
+    chunks: int
     doc: Lines
     head: Lines
     kernel_head: Lines
@@ -77,6 +78,7 @@ class StreamsView:
     shared_eps: str
     by_eight: bool
     early_loads: bool
+    keeps: bool
     numbers: int
     numbers_block: int
     step: int
@@ -111,6 +113,7 @@ def hyper_view(
     block = 1 << (width - 1).bit_length()
     step = min(STEP, max(16, block))
     span = max(step, min(SPAN, block))
+    kernels = tuple(_view(kernel, width, norms) for kernel in called)
     return StreamsView(
         name=name,
         width=width,
@@ -123,13 +126,14 @@ def hyper_view(
         balance_eps=repr(residual.eps),
         shared_eps=repr(norms.usual.eps),
         by_eight=width % 8 == 0,
-        early_loads=shape(width, parks=True).early,
+        early_loads=all(kernel.shape.early for kernel in kernels),
+        keeps=any(kernel.reads and not kernel.parks for kernel in kernels),
         numbers=numbers,
         numbers_block=max(16, 1 << (numbers - 1).bit_length()),
         step=step,
         span=span,
         spans=-(-width // span),
-        kernels=tuple(_view(kernel, width, norms) for kernel in called),
+        kernels=kernels,
     )
 
 
@@ -155,6 +159,7 @@ def _view(kernel: StreamKernel, width: int, norms: Norms) -> StreamKernelView:
         masked=width % own.chunk != 0,
         parks=own.parks,
         shape=own,
+        chunks=-(-width // own.chunk),
         doc=_doc(kernel, width),
         head=head(kernel.name, _signature(params), _returns(kernel, results)),
         kernel_head=head(kernel.name, _signature(given), _tensors(len(own_results))),
