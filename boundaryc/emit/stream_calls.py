@@ -36,9 +36,7 @@ def stream_call(
             return None
         made = f"{names.written} = hyper_enter(stream.enter({names.value}))"
         return StreamCall("hyper_enter", made, ("enter",), 1, names.written)
-    found = stream_kernel(
-        operations, calls.update, calls.read, calls.norm.function, calls.quantize
-    )
+    found = stream_kernel(operations, calls.update, calls.read, calls.norm.function, calls.quantize)
     if found is None:
         return None
     kernel, count = found

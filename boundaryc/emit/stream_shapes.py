@@ -1,8 +1,8 @@
 """How a kernel for streams goes through a row, decided from the width.
 
 A program has one row and loads a chunk of columns of every stream at once; whole rows do not fit
-into registers. The mixed row waits for its norm in the output, from where the same program reads it
-again, or in registers where the output is too narrow for it.
+into registers. The mixed row waits for its norm in registers, two values of 16 bits in each. That of
+a wide row waits in the output, from where the same program reads it again, if the output is as wide.
 """
 
 from __future__ import annotations
@@ -26,16 +26,22 @@ class Shape(NamedTuple):
 def shape(width: int, *, parks: bool) -> Shape:
     """The shape of a kernel for rows of ``width`` columns; ``parks``: its output may be read again.
 
+    With 80 registers three programs of eight warps share a multiprocessor; with more there are two,
+    which wait for memory together.
+
     >>> shape(5120, parks=True)
+    Shape(chunk=2048, warps=8, registers=80, parks=False, early=True)
+    >>> shape(16384, parks=True)
     Shape(chunk=1024, warps=4, registers=None, parks=True, early=True)
     >>> shape(64, parks=False)
     Shape(chunk=64, warps=1, registers=None, parks=False, early=True)
     """
     block = 1 << (width - 1).bit_length()
-    if parks and block > 1024:
+    if parks and block > 8192:
         return Shape(1024, 4, None, parks=True)
     chunk = min(block, 2048 if block <= 8192 else 4096)
-    return Shape(chunk, max(1, chunk // 256), None, parks=False)
+    registers = 80 if chunk == 2048 and width > chunk else None
+    return Shape(chunk, max(1, chunk // 256), registers, parks=False)
 
 
 def chunked(width: int) -> Shape:

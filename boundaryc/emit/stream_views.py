@@ -15,7 +15,7 @@ from boundaryc.language.model import Residual
 from boundaryc.plan.result import StackPlan
 from boundaryc.plan.stream_kernels import STREAM_KERNELS, StreamKernel
 
-STEP, SPAN = 64, 512
+STEP, SPAN = 32, 512
 """Columns of a stream that a projection takes at once, and that it takes in one program."""
 
 
@@ -25,7 +25,8 @@ class StreamKernelView:
 
     ``head`` is that of hyper.py, where ``on_device`` calls the kernel's function and ``in_torch``
     does the same in torch. ``pointers`` and ``constants`` are what a kernel takes; ``made`` is how
-    outputs are allocated, by the function ``maker``. ``coefficients`` is the statement that computes those of a read; ``first`` has the rows.
+    outputs are allocated, by the function ``maker``. ``coefficients`` is the statement that
+    computes those of a read; ``first`` has the rows.
     """
 
     name: str
@@ -99,9 +100,7 @@ def streams_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> Str
     stack = plan.stack
     if not needs or stack.residual is None:
         return None
-    return hyper_view(
-        stack.name, stack.hidden_size, stack.residual, Norms.of(stack), needs=needs
-    )
+    return hyper_view(stack.name, stack.hidden_size, stack.residual, Norms.of(stack), needs=needs)
 
 
 def hyper_view(
@@ -178,9 +177,7 @@ def _view(kernel: StreamKernel, width: int, norms: Norms) -> StreamKernelView:
     )
 
 
-def _params(
-    kernel: StreamKernel, norms: Norms, *, tensors: bool = False
-) -> list[tuple[str, str]]:
+def _params(kernel: StreamKernel, norms: Norms, *, tensors: bool = False) -> list[tuple[str, str]]:
     """What the function takes, as names and types; ``tensors``: parameters one by one."""
     names = ["x", "residual", "mix", "post"] if kernel.updates else []
     names += [] if kernel.updates else ["residual" if kernel.reads else "x"]

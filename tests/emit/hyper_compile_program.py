@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import triton
@@ -23,7 +24,7 @@ def main(path: str) -> None:
     """All kernels, for bfloat16 rows and float32 parameters."""
     kernels = imported(path)
     names = [name for name in vars(kernels) if name.endswith("_OPERATOR")]
-    with open(path, encoding="utf-8") as file:
+    with Path(path).open(encoding="utf-8") as file:
         calls = re.findall(r"_launch\(\s*(\w+),\s*\(\w+, \d+\),\s*(\d+),\s*(\w+)", file.read())
     launches = {kernel: how for kernel, *how in calls}
     for name in sorted(names):
@@ -36,15 +37,13 @@ def main(path: str) -> None:
     assert names
 
 
-def compiled(
-    kernel: Any, function: Any, warps: str, registers: str, **constants: object
-) -> None:
+def compiled(kernel: Any, function: Any, warps: str, registers: str, **constants: object) -> None:
     """Down to machine code, as the first launch would, with the registers that it has."""
     constants = {"EPS": 1e-6, "OFFSET": 1.0, **constants, "EARLY": True}
     names = list(inspect.signature(function).parameters)
     constants = {name: value for name, value in constants.items() if name in names}
     small = "*i8" if "int8" in function.__name__ else "*fp8e4nv"
-    own = {"rows": "i32", "values": small} | {name: "constexpr" for name in constants}
+    own = {"rows": "i32", "values": small} | dict.fromkeys(constants, "constexpr")
     of_maps = ("scale",) if function.__name__ == "_maps" else ()
     signature = {
         name: own.get(name, "*fp32" if name in (*FLOATS, *of_maps) else "*bf16") for name in names

@@ -125,7 +125,7 @@ class Case:
             mixed = runtime.hyper_mean(streams)
             found = [self.kernels.hyper_mean_rms_norm(*given, **own)]
         else:
-            mixed, kept = runtime.hyper_read(streams, self.hyper, **self.settings())
+            mixed, _ = runtime.hyper_read(streams, self.hyper, **self.settings())
             found = list(getattr(self.kernels, self.name)(*given, **own))
             self.coefficients(streams, found[-2:])
             found = self.with_own_coefficients(streams, given, own)

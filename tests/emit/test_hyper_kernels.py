@@ -38,12 +38,13 @@ def written(folder: Path, view: StreamsView) -> str:
 @pytest.mark.parametrize(
     ("width", "streams", "needs", "rows", "varies"),
     [
-        (100, 4, (*PLAIN, FUSED), "0,1,3,17", ()),
+        (100, 4, (*PLAIN, FUSED), "0,1,17", ()),
+        (100, 4, (FUSED,), "3", ()),
         (100, 2, (*PLAIN, FUSED), "3", VARIES),
-        (1100, 4, (FUSED,), "3", ()),
+        (8200, 2, (FUSED,), "1", ()),
         (2100, 2, (f"{FUSED}_fp8", "hyper_read_layer_norm"), "2", ()),
         (256, 3, (f"{FUSED}_fp8_group128_and_norm", f"{FUSED}_int8_and_norm"), "3", ()),
-        (100, 4, ("hyper_read_biased_layer_norm_fp8_static_and_norm",), "3", ()),
+        (100, 2, ("hyper_read_biased_layer_norm_fp8_static_and_norm",), "3", ()),
     ],
 )
 def test_kernels_agree_with_torch(
@@ -57,13 +58,13 @@ def test_kernels_agree_with_torch(
     """Streams and the mixed row bit for bit, coefficients near float64, norms to the last place."""
     path = written(tmp_path, view_of(width, streams, needs, varies))
 
-    dtypes = "bfloat16" if width > 100 or streams != 4 else "bfloat16,float32"
+    dtypes = "float32" if rows == "3" and streams == 4 else "bfloat16"
     program("hyper_program.py", path, rows, dtypes, TRITON_INTERPRET="1")
 
 
 def test_kernels_compile(tmp_path: Path) -> None:
     """For a GPU that need not be there, with the mixed row in the output and in registers."""
-    path = written(tmp_path, view_of(1280, 4, (FUSED, f"{FUSED}_fp8")))
+    path = written(tmp_path, view_of(8704, 2, (FUSED, f"{FUSED}_fp8")))
 
     cache = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     program("hyper_compile_program.py", path, **cache)
@@ -79,7 +80,7 @@ def test_every_combination_is_python(tmp_path: Path) -> None:
 
 def test_only_what_is_called() -> None:
     """A stack that quantises nothing has no word of it, and whole reads need no update alone."""
-    text = render("hyper_kernels.py.jinja", view_of(2048, 4, (FUSED,)))
+    text = render("hyper_kernels.py.jinja", view_of(16384, 4, (FUSED,)))
 
     assert not any(word in text for word in ("TINY", "scales", "_divided", "_packed", "OFFSET"))
     assert "def hyper_update(" not in text
