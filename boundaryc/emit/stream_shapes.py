@@ -1,8 +1,8 @@
 """How a kernel for streams goes through a row, decided from the width.
 
 A program has one row and loads a chunk of columns of every stream at once; whole rows do not fit
-into registers. The mixed row waits for its norm in registers, two values of 16 bits in each. That of
-a wide row waits in the output, from where the same program reads it again, if the output is as wide.
+into registers. The mixed row waits for its norm in registers, two values of 16 bits in each; that
+of a wide row in the output, if that is as wide, from where the same program reads it again.
 """
 
 from __future__ import annotations
