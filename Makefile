@@ -1,7 +1,8 @@
 # make demo    compile the examples and run both models on four ranks
 # make test    run the tests
 # make soak    long fuzzing and killed compilations; each states its seed and can be resumed
-# make prove   the whole matrix of every stack on simulated ranks; writes docs/proof.md
+# make prove   the whole matrix of every stack on simulated ranks, and of the Hugging Face models;
+#              writes docs/proof.md and docs/hugging_face.md
 # make lint    ruff and mypy
 #
 # Everything is installed into .venv first; PYTHON names the interpreter to make it with (3.11 or newer).
@@ -33,6 +34,8 @@ prove: $(READY)
 	$(BIN)/python -m tests.plan.mutate --count 2000 --seed $(SEED)
 	$(BIN)/python -m boundaryc.verify.document $(STACKS) --jobs $(JOBS) \
 	    --journal build/prove.jsonl --report docs/proof.md
+	$(BIN)/python -m examples.prove --jobs $(JOBS) \
+	    --journal build/hugging_face.jsonl --report docs/hugging_face.md
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -7,7 +7,9 @@ of the read first. "compile" is torch.compile of the same as "ours", for any num
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,6 @@ from benchmarks.kernels import (
     Family,
     checked,
     copied,
-    imported,
     launches_for,
     on_host,
     timed,
@@ -53,16 +54,27 @@ def module_of(family: Family, width: int, folder: Path) -> tuple[Any, StreamsVie
     return imported(text, folder / f"{family.kernel}_{width}.py"), view
 
 
+def imported(text: str, path: Path) -> Any:
+    """``text`` as a module, which has to be a file for Triton."""
+    path.write_text(text, encoding="utf-8")
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[path.stem] = module
+    found.loader.exec_module(module)
+    return module
+
+
 def ours(module: Any, view: StreamsView) -> Case:
     """The pass over rows, of (x, residual, mix, post, weight, pre)."""
     (kernel,) = view.kernels
     name = kernel.name
     launched, allocated = getattr(module, f"_{name.upper()}"), getattr(module, f"_made_by_{name}")
-    warps, registers = kernel.shape.warps, kernel.shape.registers
 
     def call(given: list[Tensor]) -> tuple[Tensor, ...]:
         made: tuple[Tensor, ...] = allocated(given[1])[:-2]
-        module._launch(launched, (given[1].shape[0], 1), warps, registers, (*given, *made), ())
+        launched((given[1].shape[0], 1), (*given, *made))
         return made
 
     return call
@@ -110,7 +122,7 @@ def inputs(rows: int, width: int, family: Family) -> list[list[Tensor]]:
 def measured(
     family: Family, widths: tuple[int, ...], counts: tuple[int, ...], folder: Path
 ) -> Iterator[dict[str, Any]]:
-    """One record for each width and row count."""
+    """One record for each width and row count of those that are asked for and measured here."""
     reference = in_torch(family)
     for width in widths:
         module, view = module_of(family, width, folder)
@@ -122,13 +134,11 @@ def measured(
         }
         for rows in counts:
             sets = inputs(rows, width, family)
-            checked(cases["ours"], reference, sets[0])
+            checked(cases["ours"], reference, sets[0], adds=True)
             size = rows * width * (family.read + family.written)
             cells = {"copy": copied(rows, width, family)}
             cells |= {case: timed(call, sets, launches_for(size)) for case, call in cases.items()}
-            record = {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
-            print(record, flush=True)
-            yield record
+            yield {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
             del sets
             torch.cuda.empty_cache()
 
@@ -138,5 +148,8 @@ def host_cost(family: Family, width: int, folder: Path) -> dict[str, float]:
     module, view = module_of(family, width, folder)
     (given,) = inputs(1, width, family)
     row, function = ours(module, view), whole(module, family, width)
-    cases = {"row kernel": lambda: row(given), "whole function": lambda: function(given)}
-    return {name: round(on_host(call), 2) for name, call in cases.items()}
+    cases: dict[str, Callable[[], object]] = {
+        "row kernel": lambda: row(given),
+        "whole function": lambda: function(given),
+    }
+    return on_host(cases)

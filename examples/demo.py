@@ -57,7 +57,7 @@ def cases(stack: Stack) -> list[Case]:
     where an FFN's sum may end in a scatter.
     """
     return [
-        Case(stack.name, spec.name, spec.attn_dp, _parallel(spec), variant, padding, policy)
+        Case(stack.name, spec.name, spec.attn_dp, Parallel.of(spec), variant, padding, policy)
         for spec in stack.topologies
         if spec.tp == RANKS and spec.attn_cp == 1
         for variant in (ORDINARY, SEQUENCE_PARALLEL)[: 2 if spec.attn_tp > 1 else 1]
@@ -73,18 +73,6 @@ def _choices(spec: TopologySpec, variant: str) -> list[tuple[str, str]]:
         if variant == ORDINARY:
             choices += [("max_len", "ar"), ("max_len", "rs"), ("unpadded", "rsv")]
     return choices
-
-
-def _parallel(spec: TopologySpec) -> Parallel:
-    return Parallel(
-        rank=0,
-        tp=spec.tp,
-        attn_tp=spec.attn_tp,
-        dense_tp=spec.dense_tp,
-        moe_ep=spec.moe.ep,
-        moe_tp=spec.moe.tp,
-        all_to_all=spec.moe.all_to_all,
-    )
 
 
 def measure(stacks: list[Stack], folder: Path) -> list[Result]:

@@ -13,14 +13,13 @@ from typing import NamedTuple
 class Shape(NamedTuple):
     """Columns of a chunk, warps of a program, and the registers that a thread may have.
 
-    ``parks``: the mixed row waits in the output. ``early``: coefficients are loaded once a row.
+    ``parks``: the mixed row waits in the output.
     """
 
     chunk: int
     warps: int
     registers: int | None
     parks: bool
-    early: bool = True
 
 
 def shape(width: int, *, parks: bool) -> Shape:
@@ -30,11 +29,11 @@ def shape(width: int, *, parks: bool) -> Shape:
     which wait for memory together.
 
     >>> shape(5120, parks=True)
-    Shape(chunk=2048, warps=8, registers=80, parks=False, early=True)
+    Shape(chunk=2048, warps=8, registers=80, parks=False)
     >>> shape(16384, parks=True)
-    Shape(chunk=1024, warps=4, registers=None, parks=True, early=True)
+    Shape(chunk=1024, warps=4, registers=None, parks=True)
     >>> shape(64, parks=False)
-    Shape(chunk=64, warps=1, registers=None, parks=False, early=True)
+    Shape(chunk=64, warps=1, registers=None, parks=False)
     """
     block = 1 << (width - 1).bit_length()
     if parks and block > 8192:

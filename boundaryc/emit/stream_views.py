@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.kernel_views import head
 from boundaryc.emit.layout_text import WIDTH, bracketed, wrapped
 from boundaryc.emit.norms import Norms
-from boundaryc.emit.rowwise import head
 from boundaryc.emit.stream_shapes import Shape, chunked, shape
 from boundaryc.emit.views import Lines
 from boundaryc.language.model import Residual
@@ -54,7 +54,7 @@ class StreamKernelView:
     made: str
     compiled: Lines
     coefficients: Lines
-    jit: Lines
+    launcher: Lines
     launch: Lines
     operator: Lines
 
@@ -78,7 +78,6 @@ class StreamsView:
     balance_eps: str
     shared_eps: str
     by_eight: bool
-    early_loads: bool
     keeps: bool
     numbers: int
     numbers_block: int
@@ -125,7 +124,6 @@ def hyper_view(
         balance_eps=repr(residual.eps),
         shared_eps=repr(norms.usual.eps),
         by_eight=width % 8 == 0,
-        early_loads=all(kernel.shape.early for kernel in kernels),
         keeps=any(kernel.reads and not kernel.parks for kernel in kernels),
         numbers=numbers,
         numbers_block=max(16, 1 << (numbers - 1).bit_length()),
@@ -171,7 +169,7 @@ def _view(kernel: StreamKernel, width: int, norms: Norms) -> StreamKernelView:
         made=f"_made_by_{kernel.name}({'residual' if kernel.updates or reads else 'x'})",
         compiled=bracketed(f"return _{kernel.name.upper()}_OPERATOR(", passed, ")", indent=8),
         coefficients=_coefficients(kernel),
-        jit=_jit(kernel),
+        launcher=_launcher(kernel, own),
         launch=_launch(kernel, own, width, passed, constants),
         operator=_operator(kernel, given, len(own_results)),
     )
@@ -310,12 +308,13 @@ def _coefficients(kernel: StreamKernel) -> Lines:
     return bracketed("pre = _coefficients(", items, ")", indent=8)
 
 
-def _jit(kernel: StreamKernel) -> Lines:
-    items = [f"_{kernel.name}"]
+def _launcher(kernel: StreamKernel, own: Shape) -> Lines:
+    jit = f"triton.jit(_{kernel.name})"
     if kernel.quantize is not None:
         names = ", ".join(f'"{name}"' for name in ("values", *kernel.quantize.params))
-        items.append(f"do_not_specialize_on_alignment=[{names}]")
-    whole = bracketed(f"_{kernel.name.upper()}: Any = triton.jit(", items, ")")
+        jit = f"triton.jit(_{kernel.name}, do_not_specialize_on_alignment=[{names}])"
+    items = [jit, str(own.warps), *([str(own.registers)] if own.registers else [])]
+    whole = bracketed(f"_{kernel.name.upper()} = GridLauncher(", items, ")")
     inner = f"    {', '.join(items)}"
     return whole if len(whole) == 1 or len(inner) > WIDTH else (whole[0], inner, whole[-1])
 
@@ -329,9 +328,10 @@ def _launch(
     made = "*made[:-2]" if kernel.reads == "mixed" else "made"
     chunks = 1 if kernel.reads else -(-width // own.chunk)
     numbers = [name.lower() for name in constants]
-    last = f"({', '.join(numbers)}{',' if len(numbers) == 1 else ''})"
-    items = [f"_{kernel.name.upper()}", f"(rows, {chunks})", str(own.warps), str(own.registers)]
-    return bracketed("_launch(", [*items, f"({', '.join([*given, made])})", last], ")", indent=8)
+    items = [f"(rows, {chunks})", f"({', '.join([*given, made])})"]
+    if numbers:
+        items.append(f"({', '.join(numbers)}{',' if len(numbers) == 1 else ''})")
+    return bracketed(f"_{kernel.name.upper()}(", items, ")", indent=8)
 
 
 def _operator(kernel: StreamKernel, params: list[tuple[str, str]], count: int) -> Lines:
@@ -342,7 +342,7 @@ def _operator(kernel: StreamKernel, params: list[tuple[str, str]], count: int) -
     schema = (f'"({", ".join(words)})"', f'" -> {results}"')
     place = [name for name, _ in params].index(takes)
     return (
-        f"_{kernel.name.upper()}_OPERATOR = _operator(",
+        f"_{kernel.name.upper()}_OPERATOR = operator(",
         f"    {kernel.name},",
         f"    lambda *given: _made_by_{kernel.name}(given[{place}]),",
         f"    {schema[0]}",

@@ -16,7 +16,7 @@ from boundaryc.operations import Operation
 from boundaryc.operations.registry import RUNTIME
 from boundaryc.plan import ops
 from boundaryc.plan.kernels import KERNELS as ROW_KERNELS
-from boundaryc.plan.kernels import NormKind
+from boundaryc.plan.kernels import NormKind, RowKernel
 
 Reads = Literal["", "mixed", "mean"]
 _READS: dict[str, Reads] = {"hyper_read": "mixed", "hyper_mean": "mean"}
@@ -52,14 +52,12 @@ class StreamKernel:
 def _suffix(norm: NormKind, quantize: Quantize | None) -> str:
     """What a row-wise kernel of the same norm and quantisation is called."""
     return next(
-        name
-        for name, kernel in ROW_KERNELS.items()
-        if (kernel.norm, kernel.adds, kernel.quantize) == (norm, False, quantize)
+        name for name, kernel in ROW_KERNELS.items() if kernel == RowKernel(norm, False, quantize)
     )
 
 
 def _every() -> tuple[StreamKernel, ...]:
-    plain = [kernel for kernel in ROW_KERNELS.values() if not kernel.adds]
+    plain = [kernel for kernel in ROW_KERNELS.values() if not kernel.adds and kernel.norm]
     reads = [
         StreamKernel(updates, "mixed", kernel.norm, kernel.quantize)
         for kernel in plain

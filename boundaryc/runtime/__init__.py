@@ -5,7 +5,7 @@ that all ranks know, and brackets each compute stage with ``prepare`` and ``fini
 """
 
 from boundaryc.runtime.additive import Additive, Multiplicity, add_term, check_term
-from boundaryc.runtime.batch import Batch, Column
+from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.boundaries import (
     AttentionBoundary,
     FfnBoundary,
@@ -32,6 +32,7 @@ from boundaryc.runtime.collectives import (
     Sizes,
     WideCollective,
 )
+from boundaryc.runtime.columns import Column
 from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
 from boundaryc.runtime.ending import LayerNormStack, UnnormedStack
@@ -76,6 +77,7 @@ from boundaryc.runtime.hyper import (
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
+from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.params import BiasedNorm, InputScale, Norm, check_bias
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
@@ -96,15 +98,7 @@ from boundaryc.runtime.rowwise import (
 )
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
-from boundaryc.runtime.stream import (
-    Access,
-    BranchOutput,
-    Form,
-    Move,
-    OwedOutput,
-    ResidualStream,
-    StreamState,
-)
+from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
 from boundaryc.runtime.table import Table
 from boundaryc.runtime.trace import FileSink, TracedGroups
 

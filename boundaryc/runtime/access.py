@@ -17,16 +17,9 @@ from torch import Tensor
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import settle, unsettled_copy
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import (
-    ANY,
-    Access,
-    Form,
-    Move,
-    OwedOutput,
-    ResidualStream,
-    StreamState,
-)
+from boundaryc.runtime.stream import ANY, Access, Form, Move, ResidualStream, StreamState
 
 _AS_LEFT = (Form.PLANNED, Form.HANDED)
 """The forms in which a stage leaves a stream."""

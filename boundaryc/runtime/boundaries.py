@@ -18,9 +18,10 @@ from boundaryc.runtime.captures import Capture, Collector
 from boundaryc.runtime.crossing import Prepares, Resumes, crossing, resumed
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import Exits, FfnExit, Leave, MixerExit, check_output
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import Form, OwedOutput, Position, StreamState
+from boundaryc.runtime.stream import Form, Position, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""

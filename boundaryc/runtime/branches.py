@@ -24,8 +24,9 @@ from boundaryc.runtime.boundaries import (
 from boundaryc.runtime.crossing import Prepares, Resumes
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
+from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
+from boundaryc.runtime.stream import Position
 
 Merges = tuple[Callable[..., Tensor | OwedOutput], ...]
 """``(hidden, beside, batch, *update_params) -> output``, one per column: adds two outputs."""

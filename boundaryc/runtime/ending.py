@@ -10,9 +10,10 @@ from boundaryc.runtime.access import UNWRITTEN
 from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
 from boundaryc.runtime.crossing import crossing
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.params import check_bias
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, OwedOutput, StreamState
+from boundaryc.runtime.stream import ANY, StreamState
 from boundaryc.runtime.table import LayerT
 
 

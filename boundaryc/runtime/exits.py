@@ -13,7 +13,8 @@ from torch import Tensor
 from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import NOT_ASKED_FOR, HandoffOutput
-from boundaryc.runtime.stream import BranchOutput, OwedOutput, Position
+from boundaryc.runtime.owed import BranchOutput, OwedOutput
+from boundaryc.runtime.stream import Position
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

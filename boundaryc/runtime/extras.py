@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from boundaryc.runtime.access import add_to_output, changeable
-from boundaryc.runtime.stream import ANY, OwedOutput
+from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.stream import ANY
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

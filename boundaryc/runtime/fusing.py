@@ -15,8 +15,9 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, Form, OwedOutput, Position
+from boundaryc.runtime.stream import ANY, Form, Position
 from boundaryc.runtime.table import LayerT
 
 

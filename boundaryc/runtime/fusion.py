@@ -18,8 +18,8 @@ from boundaryc.runtime.collectives import Collective
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import HandoffOutput, taken
 from boundaryc.runtime.mesh import Axes
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.rowwise import Accumulate
-from boundaryc.runtime.stream import OwedOutput
 
 Fused = tuple[Tensor, Tensor]
 """``(input, residual)``: the norm of the updated residual, and that residual, [rows, width]."""

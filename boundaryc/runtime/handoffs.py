@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor
 
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.stream import Form, OwedOutput, ResidualStream
+from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.stream import Form, ResidualStream
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

@@ -14,7 +14,8 @@ from torch import Tensor
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.stream import OwedOutput, ResidualStream, StreamState
+from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.stream import ResidualStream, StreamState
 
 AnyBatch = Batch[Any, Any]
 

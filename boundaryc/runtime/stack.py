@@ -3,7 +3,7 @@
 A generated stack package has, next to its topologies, ``rowwise.py`` (the row-wise operations of
 the stack) and ``layers.py`` (one class per kind of layer, which the model binds). A topology
 package has ``layout.py`` (mesh, groups, rows), one module of functions per batch variant, and
-``__init__.py``, which is tables only. In full, for a stack of attention + mlp layers on two ranks
+``__init__.py``, which is tables only. In short, for a stack of attention + mlp layers on two ranks
 that cut attention by heads:
 
     # layers.py
@@ -12,11 +12,7 @@ that cut attention by heads:
         attention: AttentionBoundary
         mlp: FfnBoundary
 
-        def bind(self, *, attention: Norm, mlp: Norm) -> AttentionMlp:
-            return AttentionMlp(
-                attention=self.attention.bind(attention),
-                mlp=self.mlp.bind(mlp),
-            )
+        def bind(self, *, attention: Norm, mlp: Norm) -> AttentionMlp: ...
 
     Layer = AttentionMlp
 
@@ -24,24 +20,15 @@ that cut attention by heads:
     MESH = Mesh((("attn_tp", 2, "attn_tp"),))
 
     class Groups:
-        __slots__ = ("tp",)
-
         def __init__(self, provider: GroupProvider) -> None:
             self.tp = provider.collective(MESH, ("attn_tp",))
 
-    class Rows:
-        __slots__ = ()
-
-        def __init__(self, cut: Cut) -> None:
-            pass
+    class Rows: ...
 
     Batch = runtime.Batch[Groups, Rows]
 
     # tp2/ordinary.py
-    def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
-        stream = batch.stream
-        stream.residual = stream.enter(hidden)
-        return rms_norm(stream.residual, norm.weight)
+    def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor: ...
 
     def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
         return batch.stream.owe(hidden)
@@ -53,55 +40,37 @@ that cut attention by heads:
         hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
         return hidden
 
-    def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor:
-        return batch.groups.tp.all_reduce(hidden)
+    def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor: ...
 
-    def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor:
-        return batch.stream.pend(hidden)
+    def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor: ...
 
-    def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
-        ...
+    def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor: ...
 
     # tp2/__init__.py
     COLUMNS = (Column("ordinary"),)
 
     START_TO_ATTENTION = (ordinary.start_to_attention,)
-    ATTENTION_LEAVE = (ordinary.attention_leave,)
-    ATTENTION_TO_MLP = (ordinary.attention_to_mlp,)
+    ...
     MLP_EXIT = (
         ExitDecision(
-            fuse_mlp_allreduce=False,
-            mlp_reduce_scatter=False,
-            reduce=ordinary.mlp_reduce,
-            leave=ordinary.mlp_leave,
+            fuse_mlp_allreduce=False, mlp_reduce_scatter=False,
+            reduce=ordinary.mlp_reduce, leave=ordinary.mlp_leave,
         ),
     )
-    MLP_TO_NORM = (ordinary.mlp_to_norm,)
 
     def _table() -> Table[Layer]:
-        return Table(
-            layers=(
-                (
-                    1,
-                    AttentionMlp(
-                        attention=AttentionBoundary(START_TO_ATTENTION, ATTENTION_LEAVE),
-                        mlp=FfnBoundary(ATTENTION_TO_MLP, MLP_EXIT),
-                    ),
-                ),
-            ),
-            norm=MLP_TO_NORM,
+        layer = AttentionMlp(
+            attention=AttentionBoundary(START_TO_ATTENTION, ATTENTION_LEAVE),
+            mlp=FfnBoundary(ATTENTION_TO_MLP, MLP_EXIT),
         )
+        return Table(layers=((1, layer),), norm=MLP_TO_NORM)
 
     AR = _table()
-
     TABLES = {"auto": AR, "ar": AR, "rs": AR, "rsv": AR, "rs+rsv": AR}
 
     class Stack(runtime.Stack[Groups, Rows, Layer]):
-        mesh = MESH
-        columns = COLUMNS
-        groups_type = Groups
-        rows_type = Rows
-        tables = TABLES
+        mesh, columns, tables = MESH, COLUMNS, TABLES
+        groups_type, rows_type = Groups, Rows
 
 What a model may do between two stages has functions of its own in ``tp2/ordinary_access.py``: an
 `Access` that the exit leaves in the stream (``stream.owe(hidden, access=...)``), and for each
@@ -122,9 +91,11 @@ from typing import Any, Generic
 from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
-from boundaryc.runtime.batch import Batch, BatchBuilder, Column, GroupsT, LeavingBatch, RowsT
+from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
+from boundaryc.runtime.builder import BatchBuilder
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
+from boundaryc.runtime.columns import Column
 from boundaryc.runtime.connect import connected, loaded
 from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
@@ -133,9 +104,10 @@ from boundaryc.runtime.extras import after as extras_after
 from boundaryc.runtime.facts import Embeddings, Mode, Padding
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import ANY, Form, OwedOutput, StreamState
+from boundaryc.runtime.stream import ANY, Form, StreamState
 from boundaryc.runtime.table import LayerT, Table
 
 
@@ -348,7 +320,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         transfer = self._incoming(batch)
         kept = pipeline.captured_parts(transfer, self.travels, self._first)
         self.start(batch)
-        rest = pipeline.captures_received(kept, tensors, batch)
+        rest = pipeline.captures_received(transfer, kept, tensors, batch)
         hidden = pipeline.received(transfer, rest, batch)
         batch.stream.at = self._first
         return hidden

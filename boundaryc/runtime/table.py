@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.crossing import Prepare, Resumes
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import OwedOutput, Position
+from boundaryc.runtime.stream import Position
 
 LayerT = TypeVar("LayerT")
 
@@ -101,7 +103,13 @@ class Table(Generic[LayerT]):
 
 def _stages(layer: object) -> tuple[str, ...]:
     """The stages of a layer in their order; a layer class that is not generated has none."""
-    return tuple(field.name for field in fields(layer)) if is_dataclass(layer) else ()
+    kind: Any = type(layer)
+    return _fields(kind)
+
+
+@cache  # asked for every layer before the one that is placed
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:

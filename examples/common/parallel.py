@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from boundaryc.runtime import FfnExit
+
+if TYPE_CHECKING:
+    from boundaryc.language.model import TopologySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,21 @@ class Parallel:
     moe_ep: int
     moe_tp: int
     all_to_all: bool
+    attn_cp: int = 1
+
+    @classmethod
+    def of(cls, spec: TopologySpec) -> Parallel:
+        """Rank 0's place in a topology of a stack file."""
+        return cls(
+            rank=0,
+            tp=spec.tp,
+            attn_tp=spec.attn_tp,
+            dense_tp=spec.dense_tp,
+            moe_ep=spec.moe.ep,
+            moe_tp=spec.moe.tp,
+            all_to_all=spec.moe.all_to_all,
+            attn_cp=spec.attn_cp,
+        )
 
     def at(self, rank: int) -> Parallel:
         """The place of another rank of the same topology."""
@@ -49,7 +68,7 @@ class Parallel:
     @property
     def group(self) -> int:
         """The attention-DP group whose sequences this rank holds."""
-        return self.rank // self.attn_tp
+        return self.rank // (self.attn_cp * self.attn_tp)
 
     @property
     def heads(self) -> Part:

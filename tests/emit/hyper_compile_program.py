@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import triton
@@ -24,20 +23,17 @@ def main(path: str) -> None:
     """All kernels, for bfloat16 rows and float32 parameters."""
     kernels = imported(path)
     names = [name for name in vars(kernels) if name.endswith("_OPERATOR")]
-    with Path(path).open(encoding="utf-8") as file:
-        calls = re.findall(r"_launch\(\s*(\w+),\s*\(\w+, \d+\),\s*(\d+),\s*(\w+)", file.read())
-    launches = {kernel: how for kernel, *how in calls}
     for name in sorted(names):
         kernel = name.removesuffix("_OPERATOR")
-        compiled(vars(kernels)[kernel], vars(kernels)[kernel.lower()], *launches[kernel])
+        compiled(vars(kernels)[kernel], vars(kernels)[kernel.lower()])
     if hasattr(kernels, "_PROJECT"):
         for updates in (False, True):
-            compiled(kernels._PROJECT, kernels._project, "4", "None", UPDATES=updates)
-        compiled(kernels._MAPS, kernels._maps, "1", "None")
+            compiled(kernels._PROJECT, kernels._project, UPDATES=updates)
+        compiled(kernels._MAPS, kernels._maps)
     assert names
 
 
-def compiled(kernel: Any, function: Any, warps: str, registers: str, **constants: object) -> None:
+def compiled(launcher: Any, function: Any, **constants: object) -> None:
     """Down to machine code, as the first launch would, with the registers that it has."""
     constants = {"EPS": 1e-6, "OFFSET": 1.0, **constants, "EARLY": True}
     names = list(inspect.signature(function).parameters)
@@ -53,9 +49,9 @@ def compiled(kernel: Any, function: Any, warps: str, registers: str, **constants
         for at, name in enumerate(names)
         if signature[name].startswith("*") and name not in UNALIGNED
     }
-    how = {"num_warps": int(warps), "launch_pdl": True, "enable_fp_fusion": False}
-    how |= {} if registers == "None" else {"maxnreg": int(registers)}
-    source = ASTSource(kernel, signature, constexprs=constants, attrs=aligned)
+    how: dict[str, object] = {"num_warps": launcher.warps, "maxnreg": launcher.registers}
+    how |= {"launch_pdl": True, "enable_fp_fusion": False}
+    source = ASTSource(launcher.kernel, signature, constexprs=constants, attrs=aligned)
     made = triton.compile(source, target=HOPPER, options=how)
     assert "griddepcontrol.wait" in made.asm["ptx"]
     moved = sorted(set(re.findall(r"(?:ld|st)\.global[\w.:]*", made.asm["ptx"])))

@@ -12,6 +12,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from boundaryc.language import load
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.judge import declarations
@@ -70,6 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
         if (differs and accepted) or (typed(ops, boundary) and not accepted):
             escaped += 1
         tried, changed = tried + 1, changed + differs
+    click.echo(
+        f"seed {options.seed}: {len(plans)} plans, {tried} damaged, "
+        f"{changed} with another result, {escaped} escaped"
+    )
     return 1 if escaped else 0
 
 

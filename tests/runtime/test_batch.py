@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boundaryc.runtime import Batch, BoundaryError, Column, ContextParallel, Mesh
-from boundaryc.runtime.batch import BatchBuilder
+from boundaryc.runtime.builder import BatchBuilder
 
 GRID = Mesh((("attn_dp", 2, "attn_dp"), ("attn_tp", 4, "attn_tp")))
 SHARDS = Mesh((("attn_dp", 2, "attn_dp"), ("attn_cp", 2, "attn_cp"), ("attn_tp", 2, "attn_tp")))

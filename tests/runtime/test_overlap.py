@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from boundaryc.runtime import BoundaryError, ContextParallel, SingleGroups
-from boundaryc.runtime.batch import BatchBuilder
+from boundaryc.runtime.builder import BatchBuilder
 from tests.plan.simulated import Unit, groups_of_rank_0
 from tests.verify.subjects import prover
 

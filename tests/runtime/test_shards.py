@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from boundaryc.runtime import Batch, BoundaryError, Column, ContextParallel, Mesh
-from boundaryc.runtime.batch import BatchBuilder
+from boundaryc.runtime.builder import BatchBuilder
 from boundaryc.runtime.members import Cut
 
 Lengths = tuple[tuple[int, ...], ...]

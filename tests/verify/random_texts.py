@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.verify.random_ends import UNNORMED, fused
+from tests.verify.random_meshes import rarely, topologies, variants
 from tests.verify.random_residuals import Residual, residuals, unread
 
 Draw = st.DrawFn
@@ -50,10 +51,8 @@ TERMS = ("bias", "shared", "gate", "norm", "value", "any", "gated_add", "same_re
 """Names of additive terms; some are those of params, of functions, and of what is imported."""
 
 AXES = ("attn_dp", "attn_cp", "attn_tp")
-RANKS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
 ROUNDINGS = ("fp32", "rounded")
 POLICIES = ("ar", "rs", "rsv", "rs+rsv")
-VARIANTS = ("ordinary", "sequence_parallel", "context_parallel", "input_scattered")
 
 
 @dataclass(frozen=True)
@@ -67,17 +66,12 @@ class Case:
         return f"Case(seed={self.seed}, text:\n{self.text})"
 
 
-def _rarely(draw: Draw) -> bool:
-    """True about once in forty; not for an end of the range, which is drawn more often."""
-    return draw(st.integers(0, 39)) == 17
-
-
 @st.composite
 def cases(draw: Draw) -> Case:
     """A stack file with everything that a run of it draws."""
     kinds = _kinds(draw)
     layers = draw(st.lists(_layer(tuple(kinds)), min_size=1, max_size=5))
-    used = [name for name in kinds if any(name in layer for layer in layers) or _rarely(draw)]
+    used = [name for name in kinds if any(name in layer for layer in layers) or rarely(draw)]
     operations: dict[str, str] = {}
     residual = residuals(draw)
     width = draw(st.sampled_from((64, 64, 96, 4096)))
@@ -89,8 +83,8 @@ def cases(draw: Draw) -> Case:
         beside = []
     stages += _branch_stages(draw, beside, operations, width)
     every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
-    topologies, able = _topologies(draw, every)
-    if beside and not _rarely(draw):
+    meshes, able = topologies(draw, every)
+    if beside and not rarely(draw):
         able = {"ordinary"}
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
     if residual:
@@ -108,8 +102,8 @@ def cases(draw: Draw) -> Case:
         "stages:",
         *stages,
         *_layers(draw, layers),
-        *topologies,
-        f"variants: [{', '.join(_variants(draw, able))}]",
+        *meshes,
+        f"variants: [{', '.join(variants(draw, able))}]",
         *_operations(operations),
         *_branch(draw, used, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
@@ -140,7 +134,7 @@ def _branch_stages(
         words += ["sparse: true"] if kind == "sparse" else []
         words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
         whole = f"{{{', '.join(words)}}}"
-        stage = whole if ends and not _rarely(draw) else _stage(draw, kind, operations, width)
+        stage = whole if ends and not rarely(draw) else _stage(draw, kind, operations, width)
         lines.append(f"  {name}: {stage}")
     return lines
 
@@ -156,7 +150,7 @@ def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
 
 def _pipeline(draw: Draw, layers: int) -> list[str]:
     """In one case of three a stack that may be cut; seldom one that has no place for a cut."""
-    if draw(st.integers(0, 2)) != 1 or (layers < 2 and not _rarely(draw)):
+    if draw(st.integers(0, 2)) != 1 or (layers < 2 and not rarely(draw)):
         return []
     payload = draw(st.sampled_from(("partial", "complete")))
     return [f"pipeline: {{payload: {payload}}}", *(["segments: true"] * draw(st.booleans()))]
@@ -171,7 +165,7 @@ def _captures(draw: Draw, layers: int, *, cuts: bool) -> list[str]:
         places = draw(st.lists(st.integers(0, layers - 1), min_size=1, max_size=3, unique=True))
         words = [f"{draw(st.sampled_from(('after', 'before')))}: {places}"]
         words.append(f"rows: {draw(st.sampled_from(('producer', 'input')))}")
-        if (cuts or _rarely(draw)) and draw(st.integers(0, 2)):
+        if (cuts or rarely(draw)) and draw(st.integers(0, 2)):
             words.append("travels: true")
         found.append(f"{name}: {{{', '.join(words)}}}")
     return [f"captures: {{{', '.join(found)}}}"]
@@ -181,7 +175,7 @@ def _extras(draw: Draw, layers: int) -> list[str]:
     """In one case of four one or two extras; seldom after a layer that is not there."""
     if draw(st.integers(0, 3)) != 2:
         return []
-    known = st.integers(0, layers - 1 + _rarely(draw))
+    known = st.integers(0, layers - 1 + rarely(draw))
     found = []
     for name in ("deepstack", "vision")[: draw(st.integers(1, 2))]:
         after = draw(st.lists(known, min_size=1, max_size=3, unique=True))
@@ -228,25 +222,25 @@ def _stage(
     plain = "[plain_add" in declared
     if residual:
         return f"{{{', '.join([*words, *_of_any(draw, kind)])}}}"
-    if draw(st.booleans()) and (plain or "update" not in " ".join(words) or _rarely(draw)):
+    if draw(st.booleans()) and (plain or "update" not in " ".join(words) or rarely(draw)):
         words.append("joins_sum: allow")
     added = "quantized_sum" in declared or "update" not in " ".join(words)
-    if draw(st.booleans()) and (added or _rarely(draw)):
+    if draw(st.booleans()) and (added or rarely(draw)):
         words.append(f"quantized_sum: {draw(st.sampled_from(('fp8', 'int8')))}")
     own_read = any(f"read: {name}" in words for name in OPERATIONS)
-    if draw(st.integers(0, 3)) == 2 and (not own_read or _rarely(draw)):
+    if draw(st.integers(0, 3)) == 2 and (not own_read or rarely(draw)):
         words.append(f"quantize: {_quantization(draw, width)}")
     elif kind == "attention" and draw(st.integers(0, 3)) == 2:
         words.append("latent_input: true")
-    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or _rarely(draw)):
+    if draw(st.integers(0, 3)) == 2 and (kind == "attention" or rarely(draw)):
         words.append(f"gathers_tp_input: {draw(st.sampled_from(('false', 'true')))}")
-    if kind != "attention" and _rarely(draw):
+    if kind != "attention" and rarely(draw):
         words.append("reduction: local_tail")
     elif kind != "attention" and draw(st.integers(0, 3)) == 2:
         words.append(f"defer: {draw(st.sampled_from(('true', 'false')))}")
     if draw(st.integers(0, 3)) == 2:
         words.append(_additive(draw, kind))
-    if draw(st.integers(0, 3)) == 2 and ("read: " not in " ".join(words) or _rarely(draw)):
+    if draw(st.integers(0, 3)) == 2 and ("read: " not in " ".join(words) or rarely(draw)):
         words.append(f"norm: {_norm(draw, draw(st.sampled_from(('1.0e-6', '1.0e-5', '0.25'))))}")
     return f"{{{', '.join(words)}}}"
 
@@ -265,7 +259,7 @@ def _named(draw: Draw, kind: str) -> list[str]:
     words = [f"update: {name}", *([f"read: {name}"] if draw(st.booleans()) else [])]
     words += [f"norm: {_norm(draw, '0.25')}"] if draw(st.booleans()) else []
     words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
-    return words + (["transform: norm"] if _rarely(draw) else [])
+    return words + (["transform: norm"] if rarely(draw) else [])
 
 
 def _norm(draw: Draw, eps: str) -> str:
@@ -281,9 +275,9 @@ def _norm(draw: Draw, eps: str) -> str:
 
 def _quantization(draw: Draw, width: int) -> str:
     """A quantisation that exists, with few exceptions."""
-    scales = ["token", "static", *(["group128"] if width % 128 == 0 or _rarely(draw) else [])]
+    scales = ["token", "static", *(["group128"] if width % 128 == 0 or rarely(draw) else [])]
     form, scale = "fp8", draw(st.sampled_from(scales))
-    if scale == "token" or _rarely(draw):
+    if scale == "token" or rarely(draw):
         form = draw(st.sampled_from(("fp8", "int8")))
     keep = ", keep: true" if draw(st.booleans()) else ""
     return f"{{format: {form}, scale: {scale}{keep}}}"
@@ -316,7 +310,7 @@ def _additive(draw: Draw, kind: str) -> str:
     """One to three replicated terms; seldom one that a partial sum cannot have."""
     names = draw(st.lists(st.sampled_from(TERMS), min_size=1, max_size=3, unique=True))
     known = ("rank0", "divided", "after_sum")
-    possible = known if kind != "attention" or _rarely(draw) else known[:2]
+    possible = known if kind != "attention" or rarely(draw) else known[:2]
     terms = (f"{name}: {draw(st.sampled_from(possible))}" for name in names)
     return f"additive: {{{', '.join(terms)}}}"
 
@@ -325,9 +319,9 @@ def _operation(draw: Draw, name: str) -> str:
     """The declaration of an operation with some of its facts, all of which are true."""
     role, function, params, facts = OPERATIONS[name]
     chosen = draw(st.sets(st.sampled_from(facts)))
-    if role == "update" and params and not chosen & {*LASTING} and not _rarely(draw):
+    if role == "update" and params and not chosen & {*LASTING} and not rarely(draw):
         chosen.add(draw(st.sampled_from(LASTING)))
-    if "plain_add" not in chosen and not _rarely(draw):
+    if "plain_add" not in chosen and not rarely(draw):
         chosen.discard("quantized_sum")
     claimed = sorted(chosen, key=facts.index)
     words = [f"role: {role}", f"call: tests.verify.operations:{function}"]
@@ -358,49 +352,3 @@ def _layers(draw: Draw, layers: list[list[str]]) -> list[str]:
     others = [f"{index}: {one}" for index, one in enumerate(lists) if one != common]
     at = f", at: {{{', '.join(others)}}}" if others else ""
     return [f"layers: {{count: {len(lists)}, default: {common}{at}}}"]
-
-
-def _topologies(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
-    """The lines of one or two topologies, and the variants that one of them or more can run."""
-    lines, variants = ["topologies:"], {"ordinary"}
-    for name in ("one", "two")[: draw(st.sampled_from((1, 1, 1, 2)))]:
-        words, able = _topology(draw, kinds)
-        lines.append(f"  {'layers' if _rarely(draw) else name}: {{{', '.join(words)}}}")
-        variants |= able
-    return lines, variants
-
-
-def _topology(draw: Draw, kinds: set[str]) -> tuple[list[str], set[str]]:
-    tp = draw(st.sampled_from(RANKS))
-    dp = draw(_part(tp))
-    cp = draw(_part(tp // dp)) if draw(st.booleans()) else 1
-    words = [f"tp: {tp}", f"attn_dp: {dp + _rarely(draw)}", f"attn_cp: {cp}"]
-    variants = {"context_parallel"} if cp > 1 else set()
-    if tp > dp * cp:
-        variants |= {"sequence_parallel", *(["input_scattered"] if dp * cp == 1 else [])}
-    if "dense" in kinds or _rarely(draw):
-        words.append(f"dense_tp: {draw(st.sampled_from(('tp', 'attn_tp', '1')))}")
-    if "sparse" in kinds or _rarely(draw):
-        moe_dp = draw(st.one_of(st.just(1), _part(tp)))
-        moe_ep, a2a = draw(_part(tp // moe_dp)), draw(st.booleans())
-        words.append(f"moe: {{dp: {moe_dp}, ep: {moe_ep}, all_to_all: {str(a2a).lower()}}}")
-        variants -= {"input_scattered"} if a2a else set()
-    if draw(st.integers(0, 3)) == 2:
-        words.append("link: {latency_us: 0.001, bandwidth_gb_s: 1}")
-    if draw(st.integers(0, 3)) == 2:
-        words.append("variable_scatter: false")
-    return words, variants
-
-
-def _part(whole: int) -> st.SearchStrategy[int]:
-    """A divisor."""
-    return st.sampled_from([part for part in range(1, whole + 1) if whole % part == 0])
-
-
-def _variants(draw: Draw, able: set[str]) -> list[str]:
-    """One or two variants; seldom one that no topology can run."""
-    known = VARIANTS if _rarely(draw) else [name for name in VARIANTS if name in able]
-    chosen = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))
-    # a batch with too few tokens for every shard runs on ordinary rows
-    needs = "context_parallel" in chosen and "ordinary" not in chosen
-    return [*chosen, "ordinary"] if needs else chosen

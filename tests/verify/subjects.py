@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from boundaryc.emit.files import Origin
 from boundaryc.emit.output import emit
 from boundaryc.language import loads
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.result import StackPlan
+from boundaryc.verify.cells import Cell
 from boundaryc.verify.modules import import_package
 from boundaryc.verify.run import Prover
 
@@ -28,6 +29,14 @@ def compiled(text: str) -> tuple[StackPlan, dict[str, str]]:
     """The plan of a stack and the files it is emitted as."""
     plan = plan_stack(loads(text))
     return plan, dict(emit(plan, Origin("sample.yaml", "boundaryc compile", "0" * 64)).files)
+
+
+def share(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:
+    """The share ``number`` of ``of`` of the cells.
+
+    Stacks of one test that take their shares in turns run every cell together, with less time.
+    """
+    return list(cells[number % of :: of])
 
 
 def prover(text: str, damage: Callable[[dict[str, str]], None] | None = None) -> Prover:

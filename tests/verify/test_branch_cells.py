@@ -19,7 +19,7 @@ from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.run import Prover
 from boundaryc.verify.scene import Cell
 from boundaryc.verify.world import World
-from tests.verify.subjects import compiled, prover
+from tests.verify.subjects import compiled, prover, share
 
 POLICIES = ("ar", "rs", "rsv", "rs+rsv")
 LONGCAT = """\
@@ -113,7 +113,9 @@ def _failures(subject: Prover, cells: list[Cell]) -> list[str]:
 def test_every_rank_has_what_the_oracle_has(name: str) -> None:
     """Over every pair of choices, empty ranks among them; every other forward uses outputs."""
     subject = prover(BASES[name])
-    cells = covering(list(matrix(subject.subject.plan, Selection())))
+    cells = share(
+        covering(list(matrix(subject.subject.plan, Selection()))), list(BASES).index(name), 2
+    )
 
     assert any(0 in cell.rows and any(cell.rows) for cell in cells)
     assert any(len(set(cell.rows)) > 1 for cell in cells)

@@ -23,7 +23,7 @@ def _sample(of_each: int) -> list[Fault]:
     return found
 
 
-SAMPLE = _sample(3)
+SAMPLE = _sample(2)
 
 
 @pytest.fixture(scope="module")

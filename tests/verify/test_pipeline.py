@@ -21,7 +21,7 @@ from boundaryc.verify.scene import Cell
 from boundaryc.verify.world import World
 from tests.verify.extras_stacks import EXTRAS
 from tests.verify.pair_stacks import PAIRS
-from tests.verify.subjects import prover
+from tests.verify.subjects import prover, share
 from tests.verify.test_operations import CAPTURES, HEAD, STACKS, text
 
 TOPOLOGIES = """\
@@ -76,9 +76,10 @@ def _text(name: str) -> str:
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("name", [*STACKS, *MORE])
 def test_a_cut_before_every_layer_changes_nothing(name: str, payload: str) -> None:
-    """A plain forward, and one that uses outputs on either side of each cut."""
+    """Plain forwards and, in turns with them, such as use outputs on either side of each cut."""
     subject = _cut(name, payload)
-    cells = covering([cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts])
+    every = covering([cell for cell in matrix(subject.subject.plan, SAMPLE) if cell.cuts])
+    cells = share(every, PAYLOADS.index(payload), 2)
     found = [subject.run(cell, deeds=seed if seed % 2 else None) for seed, cell in enumerate(cells)]
 
     assert {cell.variant for cell in cells} == set(subject.subject.plan.stack.variants)
@@ -216,7 +217,7 @@ def test_captures_arrive_as_they_were_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.failure for one in map(subject.run, cells) if one.failure] == []
 
     def reversed_rows(*parts: Any) -> dict[str, Tensor]:
-        rest, batch = received(*parts), parts[2]
+        rest, batch = received(*parts), parts[-1]
         for values in batch.captures.values():
             values[:] = [value.flip(0) for value in values]
         return rest

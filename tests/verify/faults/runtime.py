@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.verify.faults.fault import Fault
 
 MEMBERS = "boundaryc/runtime/members.py"
-BATCH = "boundaryc/runtime/batch.py"
+BATCH = "boundaryc/runtime/builder.py"
 STREAM = "boundaryc/runtime/stream.py"
 EXITS = "boundaryc/runtime/exits.py"
 ROWWISE = "boundaryc/runtime/rowwise.py"

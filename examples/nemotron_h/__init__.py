@@ -1,0 +1,1 @@
+"""Nemotron-H cut over ranks: layers of one stage each."""
