@@ -44,6 +44,8 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
         "kernels.py": render("kernels.py.jinja", rowwise),
     }
     streams = streams_view(plan, functions)
+    if streams is not None and not rowwise.kernels:
+        shared = {"layers.py": shared["layers.py"]}  # all that is row-wise has several streams
     if streams is not None:
         more = ("hyper.py", "hyper_kernels.py")
         shared |= {name: render(f"{name}.jinja", streams) for name in more}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from boundaryc.emit.functions import TopologyFunctions
+from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.kernel_views import head
 from boundaryc.emit.layout_text import WIDTH, bracketed, wrapped
 from boundaryc.emit.norms import Norms
@@ -209,8 +210,8 @@ def _results(kernel: StreamKernel, width: int) -> tuple[list[str], Lines]:
         if quantize.scale == "static":
             made["input_scale"] = ""
         else:
-            count = width // 128 if quantize.scale == "group128" else 1
-            size = f"(residual.shape[0], {count})"
+            shares = width // 128 if quantize.scale == "group128" else 1
+            size = f"(residual.shape[0], {shares})"
             made["scales"] = f"residual.new_empty({size}, dtype=torch.float32)"
     if kernel.reads and (quantize is None or quantize.keep):
         made["out"] = f"residual.new_empty({row})"
@@ -339,14 +340,15 @@ def _operator(kernel: StreamKernel, params: list[tuple[str, str]], count: int) -
     words = [f"{text.partition(' ')[0]} {name}" for name, text in params]
     results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     takes = "residual" if kernel.updates or kernel.reads else "x"
-    schema = (f'"({", ".join(words)})"', f'" -> {results}"')
+    schema = f"({', '.join(words)}) -> {results}"
+    parts = textwrap.wrap(schema, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    quoted = [f'    "{part} "' for part in parts[:-1]] + [f'    "{parts[-1]}",']
     place = [name for name, _ in params].index(takes)
     return (
         f"_{kernel.name.upper()}_OPERATOR = operator(",
         f"    {kernel.name},",
         f"    lambda *given: _made_by_{kernel.name}(given[{place}]),",
-        f"    {schema[0]}",
-        f"    {schema[1]},",
+        *quoted,
         ")",
     )
 
