@@ -294,7 +294,8 @@ def _pointers(
 
 def _maker(kernel: StreamKernel, made: Lines, count: int) -> Lines:
     takes = "residual" if kernel.updates or kernel.reads else "x"
-    first = head(f"_made_by_{kernel.name}", [f"{takes}: Tensor"], _tensors(count))
+    taken = [f"{takes}: Tensor", "*_: object"]
+    first = head(f"_made_by_{kernel.name}", taken, _tensors(count))
     lines = bracketed("return ", made, "", indent=4)
     if len(lines) > 1:
         lines = ("return (", *lines[1:-1], ")")
