@@ -70,8 +70,8 @@ DAMAGES = {
     ),
     "streams_without_the_last_output": Damage(
         *("glm5_next", "tp4"),
-        f"    stream.residual = {UPDATE}\n    hidden = hyper_mean_rms_norm(",
-        "    hidden = hyper_mean_rms_norm(",
+        f"    stream.residual = {UPDATE}\n    return hyper_mean_rms_norm(",
+        "    return hyper_mean_rms_norm(",
     ),
 }
 
