@@ -70,6 +70,13 @@ def test_kernels_compile(tmp_path: Path) -> None:
     program("hyper_compile_program.py", path, **cache)
 
 
+def test_kernels_are_operators_of_torch(tmp_path: Path) -> None:
+    """One graph for one row, one for any other number, whole; what it returns is as without."""
+    path = written(tmp_path, view_of(64, 2, (FUSED,)))
+
+    program("hyper_operator_program.py", path, TRITON_INTERPRET="1")
+
+
 def test_every_combination_is_python(tmp_path: Path) -> None:
     """All of them together are one module."""
     text = render("hyper_kernels.py.jinja", view_of(256, 4, tuple(STREAM_KERNELS)))
