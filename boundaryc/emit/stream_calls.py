@@ -50,7 +50,9 @@ def stream_call(
 
 def _statement(kernel: StreamKernel, calls: Calls, names: Tensors) -> str:
     given = [names.value] if kernel.updates else []
-    given += [names.residual, *(["*stream.kept"] if kernel.updates else [])]
+    given += [names.residual]
+    if kernel.updates:  # several arguments where none follow
+        given += ["stream.kept" if kernel.reads else "*stream.kept"]
     given += ["hyper"] if kernel.reads == "mixed" else []
     results: list[str] = []
     if kernel.reads:

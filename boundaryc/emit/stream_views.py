@@ -181,6 +181,8 @@ def _params(kernel: StreamKernel, norms: Norms, *, tensors: bool = False) -> lis
     names = ["x", "residual", "mix", "post"] if kernel.updates else []
     names += [] if kernel.updates else ["residual" if kernel.reads else "x"]
     params = [(name, "Tensor") for name in names]
+    if kernel.updates and kernel.reads and not tensors:
+        params[2:] = [("kept", "tuple[Tensor, ...]")]
     if kernel.reads == "mixed":
         own = [(name, "Tensor") for name in ("fn", "base", "scale")]
         params += own if tensors else [("hyper", "runtime.HyperConnection")]
@@ -266,7 +268,7 @@ def _in_torch(kernel: StreamKernel, norms: Norms) -> Lines:
     else:
         settings = "iterations=ITERATIONS, eps=BALANCE_EPS, norm_eps=SHARED_EPS"
         items = [of, "hyper", *settings.split(", ")]
-        lines += bracketed("mixed, kept = runtime.hyper_read(", items, ")", indent=4)
+        lines += bracketed("mixed, own = runtime.hyper_read(", items, ")", indent=4)
     assert kernel.norm is not None
     (norm,) = norms.in_torch(kernel.norm)
     normed = norm.removeprefix("return ").replace("(x, ", "(mixed, ", 1)
@@ -278,7 +280,7 @@ def _in_torch(kernel: StreamKernel, norms: Norms) -> Lines:
         call = f"runtime.quantize_{quantize.format}({', '.join([*arguments, *quantize.params])})"
         results = [f"*{call}", *(["out"] if quantize.keep else [])]
     results += ["streams"] if kernel.updates else []
-    results += ["kept"] if kernel.reads == "mixed" else []
+    results += ["own"] if kernel.reads == "mixed" else []
     return (*lines, f"return {', '.join(results)}")
 
 

@@ -60,7 +60,7 @@ DAMAGES = {
     ),
     "coefficients_of_the_stage_before": Damage(
         *("glm5_next", "tp4"),
-        "    return runtime.rms_norm(mixed, weight, EPS), streams, kept",
+        "    return runtime.rms_norm(mixed, weight, EPS), streams, own",
         "    return runtime.rms_norm(mixed, weight, EPS), streams, (mix, post)",
     ),
     "mixing_matrix_transposed": Damage(
