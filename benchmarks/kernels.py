@@ -82,6 +82,8 @@ FAMILIES = {
     "add_norm_fp8_static": Family("add_rms_norm_fp8_static", 4, 3),
     "add_norm_fp8_group128": Family("add_rms_norm_fp8_group128", 4, 3),
     "add_norm_int8": Family("add_rms_norm_int8", 4, 3),
+    "hyper": Family("hyper_update_read_rms_norm", 10, 10),
+    "hyper_fp8": Family("hyper_update_read_rms_norm_fp8", 10, 9),
 }
 
 
@@ -310,15 +312,24 @@ def main() -> int:
 
     records = []
     with tempfile.TemporaryDirectory() as folder:
-        for record in measured(asked.family, widths, counts, Path(folder), asked.seconds):
+        family = FAMILIES[asked.family]
+        if family.kernel.startswith("hyper"):
+            from benchmarks import hyper
+
+            found = hyper.measured(family, hyper.WIDTHS, hyper.ROWS, Path(folder))
+        else:
+            found = measured(asked.family, widths, counts, Path(folder), asked.seconds)
+        for record in found:
             print(record, flush=True)
             records.append(record)
-        family = FAMILIES[asked.family]
-        host = host_cost(family, modules_of(family, 4096, Path(folder)).kernels, 4096)
+        if family.kernel.startswith("hyper"):
+            host = hyper.host_cost(family, 4096, Path(folder))
+        else:
+            host = host_cost(family, modules_of(family, 4096, Path(folder)).kernels, 4096)
     print(host)
     import triton
 
-    found = {
+    result = {
         "family": asked.family,
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
@@ -328,7 +339,7 @@ def main() -> int:
         "cells": records,
     }
     asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / f"{asked.family}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (asked.out / f"{asked.family}.json").write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 

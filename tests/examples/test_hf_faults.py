@@ -24,7 +24,8 @@ FAR = 100
 SUM = "    hidden = groups.tp.all_reduce(hidden)\n"
 NORM = "    hidden = rms_norm(hidden, output_norm.weight)\n"
 UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
-TRANSPOSED = "stream.kept[0].view(-1, 4, 4).transpose(1, 2).flatten(1)"
+MIXED = "runtime.hyper_update(x, residual, mix, post)"
+TRANSPOSED = "mix.view(-1, 4, 4).transpose(1, 2).flatten(1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,18 @@ DAMAGES = {
     ),
     "coefficients_of_the_stage_before": Damage(
         *("glm5_next", "tp4"),
-        f"    stream.residual = {UPDATE}\n    hidden, stream.kept = hyper_read(",
-        f"    stream.residual = {UPDATE}\n    hidden, _ = hyper_read(",
+        "    return runtime.rms_norm(mixed, weight, EPS), streams, own",
+        "    return runtime.rms_norm(mixed, weight, EPS), streams, (mix, post)",
     ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
-        UPDATE,
-        UPDATE.replace("*stream.kept", f"{TRANSPOSED}, stream.kept[1]"),
+        MIXED,
+        MIXED.replace("mix", TRANSPOSED),
     ),
     "streams_without_the_last_output": Damage(
         *("glm5_next", "tp4"),
-        f"    stream.residual = {UPDATE}\n    hidden = hyper_mean(",
-        "    hidden = hyper_mean(",
+        f"    stream.residual = {UPDATE}\n    return hyper_mean_rms_norm(",
+        "    return hyper_mean_rms_norm(",
     ),
 }
 
