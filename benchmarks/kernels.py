@@ -298,17 +298,20 @@ def measured(
             torch.cuda.empty_cache()
 
 
+def chosen(text: str | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes that an option lists, or those that are measured without it."""
+    return tuple(map(int, text.split(","))) if text else otherwise
+
+
 def main() -> int:
     """Measures one family and writes its file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--family", choices=FAMILIES, required=True)
-    parser.add_argument("--widths", default=",".join(map(str, WIDTHS)))
-    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--widths", help="instead of those of the family")
+    parser.add_argument("--rows", help="instead of those of the family")
     parser.add_argument("--seconds", type=float, default=400, help="for torch.compile")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     asked = parser.parse_args()
-    widths = tuple(int(width) for width in asked.widths.split(","))
-    counts = tuple(int(rows) for rows in asked.rows.split(","))
 
     records = []
     with tempfile.TemporaryDirectory() as folder:
@@ -316,9 +319,11 @@ def main() -> int:
         if family.kernel.startswith("hyper"):
             from benchmarks import hyper
 
-            found = hyper.measured(family, hyper.WIDTHS, hyper.ROWS, Path(folder))
+            sizes = chosen(asked.widths, hyper.WIDTHS), chosen(asked.rows, hyper.ROWS)
+            found = hyper.measured(family, *sizes, Path(folder))
         else:
-            found = measured(asked.family, widths, counts, Path(folder), asked.seconds)
+            sizes = chosen(asked.widths, WIDTHS), chosen(asked.rows, ROWS)
+            found = measured(asked.family, *sizes, Path(folder), asked.seconds)
         for record in found:
             print(record, flush=True)
             records.append(record)
