@@ -65,7 +65,7 @@ class Harness:
         """What the ranks of a run share; ``made`` is another compiled stack than the example's."""
         key = (case.topology, case.edition)
         if made is None and key not in self._compiled:
-            self._compiled[key] = compiled(self.text(*key))
+            self._compiled[key] = compiled(self.text(*key), self.architecture.name)
         stack, package = made or self._compiled[key]
         spec = next(spec for spec in stack.topologies if spec.name == case.topology)
         parallel = Parallel.of(spec)

@@ -45,6 +45,8 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
     ('return f(', '    x,', '    (y, z),', ')')
     >>> broken("    return f(x, (y, z))", indent=90)
     ('    return f(', '        x,', '        (y, z),', '    )')
+    >>> broken("x = tuple(f(part) for part in y)", indent=90)
+    ('x = tuple(', '    f(part) for part in y', ')')
     """
     margin = len(line) - len(line.lstrip())
     if margin:
@@ -58,7 +60,17 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
             items.append("")
         else:
             items[-1] += character
+    if len(items) == 1 and " for " in items[0]:  # behind a generator there may be no comma
+        return _generator(line[: start + 1], items[0], indent)
     return bracketed(line[: start + 1], [item.strip() for item in items], ")", indent=indent)
+
+
+def _generator(head: str, text: str, indent: int) -> tuple[str, ...]:
+    """A call whose one argument is a generator, which has its loop on a line of its own if long."""
+    if indent + 4 + len(text) <= WIDTH:
+        return (head, f"    {text}", ")")
+    value, loop = text.rsplit(" for ", 1)
+    return (head, f"    {value}", f"    for {loop}", ")")
 
 
 def indented(lines: Iterable[str], columns: int = 4) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,13 @@ class Sublayer:
     module   takes hidden states [1, rows, width], and returns them or a tuple that begins with them
     output   the linear map inside ``module`` that makes its output, whose input columns are cut
              over ranks; empty for a mixture of experts, whose experts and their columns are
+    tail     a mixture of experts has a part that no rank can cut, such as experts that return what
+             they are given: its output with all output weights zero
     """
 
     module: nn.Module
     output: str = ""
+    tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Architecture:
     sublayers  of a layer of it, by the names of their stages
     bindings   what ``bind`` of a layer takes
     leave      what ``stack.norm`` takes behind the batch
+    given      what the model's input embeddings take for the ids of a sequence
     variants   the kinds of batch that its stack can run
     without    editions that its stack cannot have, see `examples.hf.editions`
     """
@@ -64,6 +69,7 @@ class Architecture:
     sublayers: Callable[[nn.Module, int], Mapping[str, Sublayer]]
     bindings: Callable[[nn.Module, int], Mapping[str, object]]
     leave: Callable[[nn.Module], tuple[object, ...]]
+    given: Callable[[nn.Module, Tensor], Tensor] = lambda _, ids: ids
     variants: tuple[str, ...] = VARIANTS
     without: tuple[str, ...] = ()
 
@@ -103,9 +109,16 @@ def tiny(model_type: str, without: tuple[str, ...] = (), **sizes: Any) -> nn.Mod
     config = CONFIG_MAPPING[model_type](**{**common, **sizes})
     config._experts_implementation = "eager"
     make: Any = AutoModelForCausalLM.from_config
-    with torch.random.fork_rng():  # all ranks, processes of their own, build the same model
-        torch.manual_seed(0)
+    with seeded():
         return spread(make(config, attn_implementation="eager"))
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Within it all ranks, processes of their own, make the same model."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
 
 
 @torch.no_grad()

@@ -12,7 +12,10 @@ from examples.hf.reference import LENGTHS
 Requests = tuple[tuple[int, ...], ...]
 """The sequences of every attention-DP group."""
 
+Entry = Literal["complete", "partial"]
+
 PLACEMENTS = ("even", "uneven", "last", "one")
+ENTRIES: tuple[Entry, ...] = ("complete", "partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Case:
     placement: str
     mode: str = "prefill"
     split: Literal["", "zigzag", "interleaved"] = ""
-    entry: str = "complete"
+    entry: Entry = "complete"
     cuts: tuple[int, ...] = ()
     halves: Literal["", "exits", "alone"] = ""
 
@@ -80,7 +83,9 @@ def facts(case: Case, sequences: Requests) -> dict[str, Any]:
     if case.variant == SEQUENCE_PARALLEL:
         told["sequence_parallel"] = True
     if case.variant == INPUT_SCATTERED:
-        told |= {"input_scattered": True, "embeddings": case.entry}
+        told["input_scattered"] = True
+    if case.entry == "partial":
+        told["embeddings"] = "partial"
     if case.split:
         lengths = tuple(tuple(LENGTHS[one] for one in group) for group in sequences)
         told["cp"] = ContextParallel(split=case.split, requests=lengths)

@@ -48,22 +48,28 @@ def added(edition: str, layers: int, without: Sequence[str]) -> dict[str, Any]:
     if "overlap" in own:
         keys["overlap"] = {"two_batch": True}
     if "captures" in own:
-        keys["captures"] = {"aux": {"before": [f"0-{layers - 1}"], "travels": True}}
+        keys["captures"] = {"aux": {"before": list(range(layers)), "travels": True}}
     return keys
+
+
+def written(name: str) -> str:
+    """The text of a stack's file; that of a draft is in the file of the stack it is for."""
+    own = EXAMPLES / name / "stack.yaml"
+    file = own if own.exists() else EXAMPLES / name.rpartition("_")[0] / "stack.yaml"
+    return file.read_text(encoding="utf-8")
 
 
 @cache
 def declared(name: str) -> Keys:
-    """The keys of an example's stack file."""
-    text = (EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8")
-    keys: Keys = yaml.safe_load(text)
+    """The keys of a stack's file."""
+    keys: Keys = yaml.safe_load(written(name))
     return keys
 
 
 @cache
 def described(name: str) -> Stack:
-    """An example's stack file, read."""
-    return loads((EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8"))
+    """The stack of this name, as its file has it."""
+    return _named(written(name), name)
 
 
 def runnable(architecture: Architecture, sizes: Keys) -> list[str]:
@@ -89,8 +95,12 @@ def edited(architecture: Architecture, topology: str, sizes: Keys, edition: str)
     return yaml.safe_dump({**declared(architecture.name), **own}, sort_keys=False)
 
 
-def compiled(text: str) -> tuple[Stack, ModuleType]:
-    """A stack and its package, imported from what it is compiled to."""
-    plan = plan_stack(loads(text))
+def compiled(text: str, name: str) -> tuple[Stack, ModuleType]:
+    """The stack of this name, and its package, imported from what it is compiled to."""
+    plan = plan_stack(_named(text, name))
     files = dict(emit(plan, Origin("stack.yaml", "boundaryc compile", "0" * 64)).files)
     return plan.stack, import_package(files, plan.stack.name)
+
+
+def _named(text: str, name: str) -> Stack:
+    return next(one for one in loads(text).family if one.name == name)

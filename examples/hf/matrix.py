@@ -9,8 +9,8 @@ from typing import Any
 
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED
 from examples.hf.architecture import Architecture
-from examples.hf.cases import PLACEMENTS, Case
-from examples.hf.editions import EDITIONS, runnable
+from examples.hf.cases import ENTRIES, PLACEMENTS, Case, Entry
+from examples.hf.editions import EDITIONS, described, runnable
 
 POLICIES = ("auto", "ar", "rs", "rsv", "rs+rsv")
 PADDINGS = ("unpadded", "sum_len", "max_len")
@@ -70,20 +70,21 @@ def cases(architecture: Architecture, topology: str, layers: int) -> list[Case]:
     sizes = TOPOLOGIES[topology]
     kept = [one for one in EDITIONS if one not in ("overlap", *architecture.without)]
     draw = random.Random(f"{architecture.name} {topology}")
+    entries = ENTRIES if described(architecture.name).entry == "complete" else ENTRIES[1:]
     for variant in runnable(architecture, sizes):
         for policy, padding, placement in product(POLICIES, PADDINGS, PLACEMENTS):
             plain = Case(topology, draw.choice(kept), variant, policy, padding, placement)
             cut = draw.choice(_cuts(layers))
-            found.append(_detailed(replace(plain, mode=draw.choice(MODES)), cut, draw))
+            found.append(_detailed(replace(plain, mode=draw.choice(MODES)), cut, entries, draw))
         for edition, cut in product(kept, _cuts(layers)):
             plain = Case(topology, edition, variant, draw.choice(POLICIES), "sum_len", "uneven")
-            found.append(_detailed(plain, cut, draw))
+            found.append(_detailed(plain, cut, entries, draw))
         if "overlap" not in architecture.without and variant != CONTEXT_PARALLEL:
             for policy, placement in product(POLICIES, PLACEMENTS):
                 padding = draw.choice(PADDINGS)
                 plain = Case(topology, "overlap", variant, policy, padding, placement)
                 halved = replace(plain, halves=draw.choice(("exits", "alone")))
-                found.append(_detailed(halved, (), draw))
+                found.append(_detailed(halved, (), entries, draw))
     unique = list(dict.fromkeys(found))
     return unique if sizes["tp"] <= MANY else covering(unique)
 
@@ -136,11 +137,13 @@ def _cuts(layers: int) -> list[tuple[int, ...]]:
     return [(), *((layer,) for layer in range(1, layers)), tuple(range(1, layers))]
 
 
-def _detailed(case: Case, cuts: tuple[int, ...], draw: random.Random) -> Case:
-    """The case with what only its variant has."""
-    case = replace(case, cuts=cuts)
+def _detailed(
+    case: Case, cuts: tuple[int, ...], entries: tuple[Entry, ...], draw: random.Random
+) -> Case:
+    """The case with what only its variant has; ``entries`` are how its stack may be entered."""
+    case = replace(case, cuts=cuts, entry=entries[0])
     if case.variant == CONTEXT_PARALLEL:
         return replace(case, split=draw.choice(("zigzag", "interleaved")))
     if case.variant == INPUT_SCATTERED:
-        return replace(case, entry=draw.choice(("complete", "partial")))
+        return replace(case, entry=draw.choice(entries))
     return case

@@ -20,6 +20,9 @@ Weights = dict[str, Tensor]
 KEPT = 5000
 """Results that are kept: ranks and runs of one model often compute on the same bits again."""
 
+NOTHING = Part(1, 2**20)
+"""A part without experts and columns."""
+
 
 class Parts:
     """Computes with the sublayers of a model for all ranks of a process.
@@ -42,10 +45,20 @@ class Parts:
         return self._projected(sublayer, -1, x, part)
 
     def experts(self, sublayer: Sublayer, x: Tensor, parallel: Parallel) -> Tensor:
-        """The part of the output of a mixture of experts for any rows ``x`` [rows, width]."""
+        """The part of the output of a mixture of experts for any rows ``x`` [rows, width].
+
+        A tail of its output is in none of the parts.
+        """
         if not x.shape[0]:
             return torch.zeros_like(x)
-        module, own, columns = sublayer.module, parallel.experts, parallel.expert_columns
+        part = self._of_experts(sublayer.module, x, parallel.experts, parallel.expert_columns)
+        return part - self.tail(sublayer, x) if sublayer.tail else part.clone()
+
+    def tail(self, sublayer: Sublayer, x: Tensor) -> Tensor:
+        """What every rank has of the output of a mixture of experts for any rows ``x``."""
+        return self._of_experts(sublayer.module, x, NOTHING, NOTHING) if x.shape[0] else x
+
+    def _of_experts(self, module: nn.Module, x: Tensor, own: Part, columns: Part) -> Tensor:
         weights = (module, own, columns)
         if weights not in self._experts:
             self._experts[weights] = _own_experts(module, own, columns)
@@ -55,7 +68,7 @@ class Parts:
                 y = functional_call(module, self._experts[weights], (x[None],))
             return _first(y).reshape(x.shape)
 
-        return self._once((*weights, _bits(x)), compute).clone()
+        return self._once((*weights, _bits(x)), compute)
 
     def _projected(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
         module = sublayer.module
@@ -94,6 +107,18 @@ class Parts:
             module(*args, **kwargs)
         hook.remove()
         return seen[0].reshape(x.shape[0], -1)
+
+
+def partial_embedding(embedding: nn.Module, given: Tensor, part: Part) -> Tensor:
+    """A rank's part of what enters a stack: of a linear map's input columns, else of its own."""
+    if isinstance(embedding, nn.Linear):
+        own = part.cut(embedding.in_features, "columns")
+        return F.linear(given[:, own], embedding.weight[:, own])
+    whole: Tensor = embedding(given)
+    own = part.cut(whole.shape[1], "columns")
+    share = torch.zeros_like(whole)
+    share[:, own] = whole[:, own]
+    return share
 
 
 def _own_experts(module: nn.Module, own: Part, columns: Part) -> Weights:

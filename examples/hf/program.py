@@ -17,7 +17,7 @@ from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED
 from examples.common.parallel import Parallel
 from examples.hf.cases import Case, Requests, facts, requests
 from examples.hf.exchange import gathered, in_order, inner, scattered_sum
-from examples.hf.parts import Parts
+from examples.hf.parts import Parts, partial_embedding
 from examples.hf.reference import LENGTHS, Reference
 
 PAD = 1e30
@@ -80,9 +80,7 @@ class RankProgram:
             bound = reference.architecture.bindings(reference.model, index)
             layer = self.stack.layer(index).bind(**bound)
             for name in self.scene.stack.layers[index]:
-                boundary = getattr(layer, name)
-                given = boundary.prepare(self.hidden, self.batch)
-                self.hidden = self._computed(index, self.scene.stack.stage(name), boundary, given)
+                self._stage(index, layer, self.scene.stack.stage(name))
                 yield
 
     def leave(self) -> None:
@@ -132,17 +130,40 @@ class RankProgram:
 
     # Compute
 
+    def _stage(self, index: int, layer: Any, stage: Stage) -> None:
+        """Runs one stage of a layer; one beside a branch leaves its output for the branch's end."""
+        boundary, branch = getattr(layer, stage.name), self.scene.stack.branch
+        beside = getattr(layer, branch.beside) if branch else None
+        if branch and stage.name == branch.stages[0]:
+            given = boundary.branch_input(beside, self.hidden, self.batch)
+        else:
+            given = boundary.prepare(self.hidden, self.batch)
+        x = given[1] if stage.latent_input else given
+        output = self._computed(index, stage, boundary, x)
+        if branch and stage.name == branch.beside:
+            self.hidden, self._beside = given, output
+        elif beside and branch and stage.name == branch.stages[-1]:
+            self.hidden = beside.merge_branch(output, self._beside, self.batch)
+        else:
+            self.hidden = output
+
     def _computed(self, index: int, stage: Stage, boundary: Any, x: Tensor) -> Any:
         """What a stage leaves for the input ``x``."""
+        branch = self.scene.stack.branch
+        apart = branch is not None and stage.name == branch.beside
         if stage.reduction == "partial":
-            return boundary.finish(self._part(index, stage, x), self.batch)
+            leave = boundary.branch_output if apart else boundary.finish
+            return leave(self._part(index, stage, x), self.batch)
         if stage.kind == "ffn" and self.scene.case.halves == "alone":
             return boundary.postprocess(
                 self._summed(stage, self._part(index, stage, x)), self.batch
             )
         with boundary.exit(self.batch) as output:
             y = output.reduce_output(self._part(index, stage, x))
-        return output.finish(y)
+            if stage.reduction == "local_tail" and output.adds_tail:
+                sublayer = self.scene.reference.sublayers[index][stage.name]
+                y = y + self.scene.parts.tail(sublayer, x)
+        return output.branch_output(y) if apart else output.finish(y)
 
     def _part(self, index: int, stage: Stage, x: Tensor) -> Tensor:
         """This rank's part of a stage's output."""
@@ -176,11 +197,11 @@ class RankProgram:
             over = tuple(name for name, _, axis in mesh.atoms if axis == "attn_cp")
             at = batch.local_tokens()
             tokens = in_order(self.groups.collective(mesh, over), x, at)
-        elif batch.variant == INPUT_SCATTERED and stage.gathers_tp_input:
+        elif batch.variant == INPUT_SCATTERED and stage.gathers_tp_input and not stage.latent_input:
             tokens, _ = gathered(self.groups.collective(mesh, mesh.names), x)
         whole = self._over_sequences(index, stage, tokens[: batch.group_real_rows])
         rows = tokens if batch.variant == INPUT_SCATTERED else x
-        y = torch.full_like(rows, PAD)
+        y = rows.new_full((len(rows), self.scene.stack.hidden_size), PAD)
         y[: len(at)] = whole[at]
         return y
 
@@ -192,7 +213,7 @@ class RankProgram:
             self.scene.parts.mixed(sublayer, one, piece, heads)
             for one, piece in zip(self.own, pieces, strict=True)
         ]
-        return torch.cat(found) if found else tokens[:0]
+        return torch.cat(found) if found else tokens.new_empty(0, self.scene.stack.hidden_size)
 
     # What is compared
 
@@ -205,17 +226,16 @@ class RankProgram:
         return every[at]
 
     def _embedded(self) -> Tensor:
-        """The stack's input on this rank; a partial one is this rank's share of the columns."""
+        """The stack's input on this rank, or this rank's part of it."""
         model, batch = self.scene.reference.model, self.batch
         embedding = model.get_input_embeddings()  # type: ignore[operator]
-        own = embedding(self._rows_of(self.scene.reference.ids, batch))
+        own = self._rows_of(self.scene.reference.ids, batch)
+        if self.scene.case.entry == "partial":
+            own = partial_embedding(embedding, own, self.parallel.heads)
+        else:
+            own = embedding(own)
         hidden: Tensor = own.new_full((batch.stack_rows, own.shape[1]), PAD)
         hidden[: len(own)] = own
-        if self.scene.case.entry == "partial":
-            mine = self.parallel.heads.cut(own.shape[1], "columns")
-            share = torch.zeros_like(hidden)
-            share[:, mine] = hidden[:, mine]
-            return share
         return hidden
 
     def _compare_logits(self, batch: Any) -> None:

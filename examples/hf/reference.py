@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from examples.hf.architecture import Architecture, Sublayer
+from examples.hf.architecture import SIZES, Architecture, Sublayer
 from examples.hf.float64 import Float64
 
 LENGTHS = (4, 7, 5, 9, 1, 17, 21, 2)
@@ -21,7 +21,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 class Reference:
     """A model, its sublayers by layer and stage, and what it does with each sequence.
 
-    ids      token ids of every sequence
+    ids      token ids of every sequence, or what else the model's input embeddings take
     logits   [tokens, vocabulary] float64 of every sequence
     entered  the residual [tokens, ...] with which a sequence enters every layer
     calls    with what a sublayer was called for a sequence: masks and rotary tables, above all
@@ -57,14 +57,13 @@ def reference(architecture: Architecture, layers: int, seed: int = 1) -> Referen
         for one in layer.values()
     ]
     generator = torch.Generator().manual_seed(seed)
-    vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
     ids, logits, entered = [], [], []
     for number, length in enumerate(LENGTHS):
         current[0] = number
-        own = torch.randint(3, vocabulary, (length,), generator=generator)
+        own = torch.randint(3, SIZES["vocab_size"], (length,), generator=generator)
         with torch.inference_mode(), Float64():
             out = model(own[None], use_cache=False, output_hidden_states=True)
-        ids.append(own)
+            ids.append(architecture.given(model, own))
         logits.append(out.logits[0])
         entered.append(tuple(state[0] for state in out.hidden_states[:layers]))
     for hook in hooks:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
+from boundaryc.runtime import exits
 from boundaryc.verify.modules import import_package
 from examples.hf import parts, program
 from examples.hf.cases import Case
@@ -22,7 +24,17 @@ FAR = 100
 SUM = "    hidden = groups.tp.all_reduce(hidden)\n"
 NORM = "    hidden = rms_norm(hidden, output_norm.weight)\n"
 ADD = "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n"
+SANDWICH = """\
+    hidden, stream.residual = rms_add_rms_norm(
+        hidden,
+        stream.residual,
+        output_norm.weight,
+        norm.weight,
+    )
+"""
 CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
+UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
+TRANSPOSED = "stream.kept[0].view(-1, 4, 4).transpose(1, 2).flatten(1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +48,8 @@ class Damage:
 
 
 DAMAGES = {
-    "norm_on_a_partial": Damage("glm4", "tp4", SUM + NORM, NORM + SUM),
-    "post_norm_left_out": Damage("glm4", "tp4", NORM, ""),
+    "norm_on_a_partial": Damage("glm4", "tp4", SUM + SANDWICH, NORM + SUM + ADD),
+    "post_norm_left_out": Damage("glm4", "tp4", SANDWICH, ADD),
     "capture_of_the_residual_before": Damage("qwen3", "tp4", ADD + CAPTURE, CAPTURE + ADD),
     "post_norm_for_pre_norm": Damage(
         *("qwen3", "tp4"),
@@ -55,6 +67,21 @@ DAMAGES = {
         *("qwen3", "tp4_dp2"),
         "hidden, stream.residual = add_rms_norm(hidden",
         "hidden, _ = add_rms_norm(hidden",
+    ),
+    "coefficients_of_the_stage_before": Damage(
+        *("glm5_next", "tp4"),
+        f"    stream.residual = {UPDATE}\n    hidden, stream.kept = hyper_read(",
+        f"    stream.residual = {UPDATE}\n    hidden, _ = hyper_read(",
+    ),
+    "mixing_matrix_transposed": Damage(
+        *("glm5_next", "tp4"),
+        UPDATE,
+        UPDATE.replace("*stream.kept", f"{TRANSPOSED}, stream.kept[1]"),
+    ),
+    "streams_without_the_last_output": Damage(
+        *("glm5_next", "tp4"),
+        f"    stream.residual = {UPDATE}\n    hidden = hyper_mean(",
+        "    hidden = hyper_mean(",
     ),
 }
 
@@ -90,6 +117,17 @@ def test_a_damaged_stack_is_far_off(name: str) -> None:
     assert far(damage.name, case_on(damage.topology, edition="captures"), made)
 
 
+def test_a_branch_that_is_merged_one_stage_early_is_far_off() -> None:
+    """Its last stage reads the output of the stage beside it already."""
+    text = yaml.safe_load(harness("longcat_flash").text("tp4", "plain"))
+    early = text["branch"]["stages"].pop()
+    text["layers"]["default"].append(early)
+    plan, files = compiled(yaml.safe_dump(text, sort_keys=False))
+
+    made = (plan.stack, import_package(files, "longcat_flash"))
+    assert far("longcat_flash", case_on("tp4"), made)
+
+
 def bias_on_every_rank(patch: pytest.MonkeyPatch) -> None:
     """What every rank holds whole is added by each of them."""
     own = parts.Parts.mixed
@@ -122,6 +160,39 @@ def experts_without_dispatch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(program, "scattered_sum", own_part)
 
 
+def tail_on_every_rank(patch: pytest.MonkeyPatch) -> None:
+    """What no rank can cut is added by each of a sum that the boundary does."""
+    patch.setattr(exits.Exit, "adds_tail", True)
+
+
+def tail_in_every_part(patch: pytest.MonkeyPatch) -> None:
+    """What no rank can cut is added before the sum."""
+    own, tail = parts.Parts.experts, parts.Parts.tail
+    patch.setattr(
+        parts.Parts,
+        "experts",
+        lambda self, sublayer, x, parallel: (
+            own(self, sublayer, x, parallel) + tail(self, sublayer, x)
+        ),
+    )
+    patch.setattr(parts.Parts, "tail", lambda self, sublayer, x: torch.zeros_like(x))
+
+
+def shared_experts_on_every_rank(patch: pytest.MonkeyPatch) -> None:
+    """Only routed experts are cut."""
+    own = parts._own_experts
+
+    def routed(*given: Any) -> dict[str, Tensor]:
+        return {name: part for name, part in own(*given).items() if part.dim() == 3}
+
+    patch.setattr(parts, "_own_experts", routed)
+
+
+def whole_input_on_every_rank(patch: pytest.MonkeyPatch) -> None:
+    """A draft's input is complete, and summed for all that."""
+    patch.setattr(program, "partial_embedding", lambda embedding, given, part: embedding(given))
+
+
 def norms_of_another_layer(patch: pytest.MonkeyPatch) -> None:
     """A layer is bound to the norms of its neighbour."""
     judge = harness("qwen3").reference.architecture
@@ -141,6 +212,10 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     ),
     (experts_without_dispatch, "qwen3_moe", case_on("tp4_dp2_dense1")),
     (norms_of_another_layer, "qwen3", case_on("tp4")),
+    (tail_on_every_rank, "longcat_flash", case_on("tp4_dp4", placement="even")),
+    (tail_in_every_part, "longcat_flash", case_on("tp4")),
+    (shared_experts_on_every_rank, "deepseek_v3", case_on("tp4")),
+    (whole_input_on_every_rank, "deepseek_v3_nextn", case_on("tp4", entry="partial")),
 ]
 
 

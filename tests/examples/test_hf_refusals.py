@@ -13,7 +13,7 @@ from boundaryc.emit.diagnose import planned_family
 from boundaryc.language import loads
 from boundaryc.language.diagnostics import BoundarycError
 from examples.hf.architecture import architecture_names
-from examples.hf.editions import EXAMPLES
+from examples.hf.editions import EXAMPLES, written
 
 PAGE = (EXAMPLES.parent / "docs/architectures.md").read_text(encoding="utf-8")
 
@@ -30,7 +30,7 @@ def rows() -> Iterator[Row]:
 
 def edited(name: str, edits: tuple[str, ...]) -> str:
     """The example's file with more keys, each as a dotted path and a YAML value."""
-    keys: Any = yaml.safe_load((EXAMPLES / name / "stack.yaml").read_text(encoding="utf-8"))
+    keys: Any = yaml.safe_load(written(name))
     for edit in edits:
         path, _, value = edit.partition(": ")
         *outer, last = path.split(".")

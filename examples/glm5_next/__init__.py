@@ -1,0 +1,1 @@
+"""GLM-5-Next cut over ranks: a residual of four streams, mixed anew at every stage."""
