@@ -175,9 +175,10 @@ class RankProgram:
             return parts.dense(sublayer, x, parallel.dense)
         if not parallel.all_to_all:
             return parts.experts(sublayer, x, parallel)
-        every = self.groups.collective(self.stack.mesh, self.stack.mesh.names)
-        rows, sizes = gathered(every, x)
-        return scattered_sum(every, parts.experts(sublayer, rows, parallel), sizes)
+        replica = inner(self.stack.mesh, parallel.moe_ep * parallel.moe_tp)
+        group = self.groups.collective(self.stack.mesh, replica)
+        rows, sizes = gathered(group, x)
+        return scattered_sum(group, parts.experts(sublayer, rows, parallel), sizes)
 
     def _summed(self, stage: Stage, y: Tensor) -> Tensor:
         """The sum of an FFN's output, which compute does by itself."""

@@ -25,6 +25,8 @@ SUM = "    hidden = groups.tp.all_reduce(hidden)\n"
 NORM = "    hidden = rms_norm(hidden, output_norm.weight)\n"
 UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
 TRANSPOSED = "stream.kept[0].view(-1, 4, 4).transpose(1, 2).flatten(1)"
+ADD = "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n"
+CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,10 @@ class Damage:
 DAMAGES = {
     "norm_on_a_partial": Damage("glm4", "tp4", SUM + NORM, NORM + SUM),
     "post_norm_left_out": Damage("glm4", "tp4", NORM, ""),
+    "capture_of_the_residual_before": Damage("qwen3", "tp4", ADD + CAPTURE, CAPTURE + ADD),
     "post_norm_for_pre_norm": Damage(
         *("qwen3", "tp4"),
-        "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n",
+        ADD,
         "    stream.residual = stream.residual + rms_norm(hidden, norm.weight)\n"
         "    hidden = stream.residual.clone()\n",
     ),
@@ -98,12 +101,12 @@ def case_on(topology: str, **changes: Any) -> Case:
 def test_a_damaged_stack_is_far_off(name: str) -> None:
     """Generated code that means something else."""
     damage, judge = DAMAGES[name], harness(DAMAGES[name].name)
-    plan, files = compiled(judge.text(damage.topology, "plain"))
+    plan, files = compiled(judge.text(damage.topology, "captures"))
     assert any(damage.old in file for file in files.values())
     damaged = {path: file.replace(damage.old, damage.new) for path, file in files.items()}
 
     made = (plan.stack, import_package(damaged, damage.name))
-    assert far(damage.name, case_on(damage.topology), made)
+    assert far(damage.name, case_on(damage.topology, edition="captures"), made)
 
 
 def test_a_branch_that_is_merged_one_stage_early_is_far_off() -> None:
