@@ -5,14 +5,15 @@
 Renders the kernels of one family for each width, compares them with the torch path, and times them
 in CUDA graphs. Up to 128 rows a launch finds its rows in the cache; above, launches walk through
 more memory than the cache has. A cell is the median of several replays, in microseconds a launch.
-Beside ours: a copy that reads and writes as many bytes, torch.compile of the torch path, and Liger
-where that can be imported. `python -m benchmarks.kernel_table` makes tables of the results.
+Beside ours: a copy that reads and writes as many bytes, the plain add and norm, torch.compile of
+the torch path until `--seconds` have passed, and Liger where that can be imported.
+`python -m benchmarks.kernel_table` makes tables of the results.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import statistics
 import sys
@@ -20,17 +21,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from boundaryc import runtime
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import norm_view
 from boundaryc.language.model import NormSpec
+from boundaryc.plan.kernels import KERNELS, RowKernel
+from boundaryc.runtime import launching
 
 WIDTHS = (2048, 4096, 5120, 7168, 8192, 16384)
 ROWS = (1, 16, 128, 1024, 8192, 32768)
@@ -54,16 +57,26 @@ class Family:
     rounded: bool = False
 
     @property
-    def adds(self) -> bool:
-        """Whether there is a residual."""
-        return self.kernel.startswith("add_")
+    def parts(self) -> RowKernel:
+        """What the kernel does."""
+        return KERNELS[self.kernel]
+
+    @property
+    def extra(self) -> tuple[float, ...]:
+        """What a call is given behind the tensors."""
+        return (0.22,) if self.scaled else ()
 
 
+PLAIN = Family("add_rms_norm", 4, 4)
 FAMILIES = {
-    "add_norm": Family("add_rms_norm", 4, 4),
+    "add_norm": PLAIN,
     "scaled_add_norm": Family("add_rms_norm", 4, 4, scaled=True),
     "rounded_add_norm": Family("add_rms_norm", 4, 4, rounded=True),
     "norm": Family("rms_norm", 2, 2),
+    "sandwich": Family("rms_add_rms_norm", 4, 4),
+    "sandwich_fp8": Family("rms_add_rms_norm_fp8", 4, 3),
+    "post_norm": Family("rms_add", 4, 2),
+    "to_fp8": Family("to_fp8", 2, 1),
     "add_layer_norm": Family("add_layer_norm", 4, 4),
     "add_norm_fp8": Family("add_rms_norm_fp8", 4, 3),
     "add_norm_fp8_static": Family("add_rms_norm_fp8_static", 4, 3),
@@ -72,54 +85,40 @@ FAMILIES = {
 }
 
 
-def kernels_of(family: Family, width: int, folder: Path) -> Any:
-    """The generated module with the kernel of a family, imported."""
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """The generated modules of a family: what stacks call, and the same without kernels."""
+
+    kernels: Any
+    ours: Case
+    in_torch: Case
+
+
+def modules_of(family: Family, width: int, folder: Path) -> Modules:
+    """The generated modules for rows of ``width`` columns, imported from ``folder``."""
     spec = NormSpec("rms", EPS, "rounded" if family.rounded else "fp32", 0.0)
     view = norm_view("benchmark", width, Norms(spec), needs={family.kernel}, scaled=family.scaled)
-    return imported(render("kernels.py.jinja", view), folder / f"{family.kernel}_{width}.py")
+    sys.path.insert(0, str(folder))
+    found = []
+    for _ in "12":
+        name = f"benchmark_{next(_NUMBERS)}"
+        (folder / name).mkdir()
+        for module in ("kernels", "rowwise"):
+            text = render(f"{module}.py.jinja", view)
+            (folder / name / f"{module}.py").write_text(text, encoding="utf-8")
+        found.append(importlib.import_module(f"{name}.rowwise"))
+    sys.path.remove(str(folder))
+    ours, in_torch = found
+    in_torch.KERNELS = False
+    return Modules(ours.kernels, _case(family, ours), _case(family, in_torch))
 
 
-def imported(text: str, path: Path) -> Any:
-    """``text`` as a module, which has to be a file for Triton."""
-    path.write_text(text, encoding="utf-8")
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+_NUMBERS = count()
 
 
-def in_torch(family: Family) -> Case:
-    """The same in torch, as the generated code does it without kernels."""
-
-    def call(given: list[Tensor]) -> object:
-        x, residual, weight, *step = given
-        if not family.adds:
-            return runtime.rms_norm(x, weight, EPS)
-        add_norm = runtime.add_layer_norm if "layer" in family.kernel else runtime.add_rms_norm
-        scale = 0.22 if family.scaled else None
-        rounding: runtime.Accumulate = "rounded" if family.rounded else "fp32"
-        out, total = add_norm(x, residual, weight, EPS, scale, rounding)
-        if "int8" in family.kernel:
-            return (*runtime.quantize_int8(out), total)
-        if "static" in family.kernel:
-            return (*runtime.quantize_fp8(out, "static", step[0]), total)
-        if "fp8" in family.kernel:
-            by = "group128" if "group128" in family.kernel else "token"
-            return (*runtime.quantize_fp8(out, by), total)  # type: ignore[arg-type]
-        return out, total
-
-    return call
-
-
-def ours(family: Family, module: Any) -> Case:
-    """The generated function."""
+def _case(family: Family, module: Any) -> Case:
     function = getattr(module, family.kernel)
-    extra = (0.22,) if family.scaled else ()
-    if family.adds:
-        return lambda given: function(*given, *extra)
-    return lambda given: function(given[0], given[2])
+    return lambda given: function(*given, *family.extra)
 
 
 def liger() -> Case | None:
@@ -133,15 +132,16 @@ def liger() -> Case | None:
 
 def inputs(family: Family, rows: int, width: int) -> list[list[Tensor]]:
     """Sets of arguments; several together are more than the cache holds."""
-    size = rows * width * (family.read + family.written)
-    count = 1 if rows <= HOT else max(2, -(-WALK // size))
-    weight = torch.randn(width, device="cuda").to(torch.bfloat16)
+    parts, size = family.parts, rows * width * (family.read + family.written)
+    sets = 1 if rows <= HOT else max(2, -(-WALK // size))
+    norms = [kind for kind in (parts.output_norm, parts.norm) if kind]
+    weights = [torch.randn(width, device="cuda").to(torch.bfloat16) for _ in norms]
     step = [torch.tensor(0.02, device="cuda")] if "static" in family.kernel else []
 
     def random() -> Tensor:
         return torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
 
-    return [[random(), random(), weight, *step] for _ in range(count)]
+    return [[*[random() for _ in range(1 + parts.adds)], *weights, *step] for _ in range(sets)]
 
 
 def timed(call: Case, sets: list[list[Tensor]], launches: int) -> float:
@@ -179,110 +179,120 @@ def launches_for(size: int) -> int:
 def copied(rows: int, width: int, family: Family) -> float:
     """Microseconds of a copy that reads and writes as many bytes in sum."""
     half = rows * width * (family.read + family.written) // 2
-    count = 1 if rows <= HOT else max(2, -(-WALK // (2 * half)))
+    pairs = 1 if rows <= HOT else max(2, -(-WALK // (2 * half)))
     # As float64: a copy of more than 2**31 single bytes is slow.
     sets = [
         (
             torch.rand(half // 8, dtype=torch.float64, device="cuda"),
             torch.empty(half // 8, dtype=torch.float64, device="cuda"),
         )
-        for _ in range(count)
+        for _ in range(pairs)
     ]
     return timed(
         lambda pair: pair[1].copy_(pair[0]), [list(pair) for pair in sets], launches_for(2 * half)
     )
 
 
-def checked(call: Case, reference: Case, given: list[Tensor]) -> None:
-    """Fails where the kernel is not what torch makes, but for a last place."""
+def checked(call: Case, reference: Case, given: list[Tensor], *, adds: bool) -> None:
+    """Fails where the kernel is not what torch makes, but for a last place.
+
+    ``adds``: what it adds is no norm, so that the sum is torch's.
+    """
     found, wanted = call(given), reference(given)
     results = found if isinstance(found, tuple) else (found,)
     expected = wanted if isinstance(wanted, tuple) else (wanted,)
-    if len(given) == 4:  # a scale that was given is no result of the kernel
-        expected = tuple(part for part in expected if part.dim())
     assert len(results) == len(expected)
     for one, other in zip(results, expected, strict=True):
         assert one.dtype == other.dtype
         assert one.shape == other.shape
         torch.testing.assert_close(one.float(), other.float(), rtol=0.13, atol=0.13)
-    assert torch.equal(results[-1], expected[-1]) or len(results) == 1, "the sums differ"
+    if adds:
+        assert torch.equal(results[-1], expected[-1]), "the sums differ"
 
 
-def host_cost(family: Family, module: Any, width: int) -> dict[str, float]:
+def host_cost(family: Family, kernels: Any, width: int) -> dict[str, float]:
     """Microseconds that the CPU spends on a call for one row, with nothing to do for the GPU.
 
     "function" is ours as generated code calls it; "triton" does the same checks and allocations and
     then launches as Triton does, "operator" is our function through torch.library.
     """
-    given = inputs(family, 1, width)[0]
-    given = given if family.adds else [given[0], given[2]]
-    extra = (0.22,) if family.scaled else ()
-    name = f"_{family.kernel.upper()}"
-    kernel, operator = getattr(module, name), getattr(module, f"{name}_OPERATOR")
+    given, extra = inputs(family, 1, width)[0], family.extra
+    name, parts = f"_{family.kernel.upper()}", family.parts
+    launcher, operator = getattr(kernels, name), getattr(kernels, f"{name}_OPERATOR")
     function, allocated = (
-        getattr(module, f"{prefix}{family.kernel}") for prefix in ("", "_made_by_")
+        getattr(kernels, f"{prefix}{family.kernel}") for prefix in ("", "_made_by_")
     )
-    strides = [part.stride(0) for part in given if part.dim() == 2]
-    early = module._starts_early(0)
-    rest = (*strides, *extra, module._accumulate(tuple(given)), early)
-    warps = module.WARPS_TO_QUANTIZE if hasattr(module, "TINY") else module.WARPS
-    options = {"num_warps": warps, "launch_pdl": early, "enable_fp_fusion": False}
+    rows = given[: 1 + parts.adds]
+    weights = [part for part in given[1 + parts.adds :] if part.dim()]
+    early = launching.starts_early(0)
+    again = () if launcher.again_from is None else (False,)
+    rest = (*[part.stride(0) for part in rows], *extra, False, early, *again)
+    options = {"num_warps": launcher.warps, "launch_pdl": early, "enable_fp_fusion": False}
 
     def triton() -> None:
-        for part in given[: 1 + family.adds]:
-            module._check(part, given[1 + family.adds])
+        launching.check_rows(width, tuple(rows), tuple(weights))
         made = allocated(*given)
-        kernel[(1,)](*given, *(made if isinstance(made, tuple) else (made,)), *rest, **options)
+        made = made if isinstance(made, tuple) else (made,)
+        launcher.kernel[(1,)](*given, *made, *rest, **options)
 
     made = function(*given, *extra)
     made = made if isinstance(made, tuple) else (made,)
-    launch = (kernel, warps, tuple(given), made, extra)
-    cases: dict[str, Callable[[], object]] = {
-        "function": lambda: function(*given, *extra),
-        "triton": triton,
-        "operator": lambda: operator(*given, *extra),
-        "launch alone": lambda: module._launch(*launch),
-        "triton launch alone": lambda: kernel[(1,)](*given, *made, *rest, **options),
-    }
-    return {case: round(on_host(call), 2) for case, call in cases.items()}
+    launch = (tuple(given), made, extra)
+    return on_host(
+        {
+            "function": lambda: function(*given, *extra),
+            "triton": triton,
+            "operator": lambda: operator(*given, *extra),
+            "launch alone": lambda: launcher(*launch),
+            "triton launch alone": lambda: launcher.kernel[(1,)](*given, *made, *rest, **options),
+        }
+    )
 
 
-def on_host(call: Callable[[], object]) -> float:
-    """Microseconds of a call until it returns."""
-    for _ in range(200):
-        call()
-    samples = []
-    for _ in range(40):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(50):
+def on_host(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds of each call until it returns, medians of samples taken in turns."""
+    for call in cases.values():
+        for _ in range(200):
             call()
-        samples.append((time.perf_counter() - begin) / 50 * 1e6)
-    return statistics.median(samples)
+    samples: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(60):
+        for name, call in cases.items():
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(50):
+                call()
+            samples[name].append((time.perf_counter() - begin) / 50 * 1e6)
+    return {name: round(statistics.median(found), 2) for name, found in samples.items()}
 
 
 def measured(
-    name: str, widths: tuple[int, ...], counts: tuple[int, ...], folder: Path
+    name: str, widths: tuple[int, ...], counts: tuple[int, ...], folder: Path, seconds: float
 ) -> Iterator[dict[str, Any]]:
-    """One record for each width and row count."""
-    family = FAMILIES[name]
-    reference = in_torch(family)
+    """One record for each width and row count; "compile" is missing once ``seconds`` are over."""
+    family, end = FAMILIES[name], time.monotonic() + seconds
     for width in widths:
-        module = kernels_of(family, width, folder)
-        cases: dict[str, Case] = {"ours": ours(family, module)}
+        modules = modules_of(family, width, folder)
         other = liger() if name == "add_norm" else None
-        if other is not None:
-            cases["liger"] = other
+        plain = modules_of(PLAIN, width, folder).ours if name != "add_norm" else None
         for rows in counts:
-            torch._dynamo.reset()
-            cases["compile"] = torch.compile(reference, dynamic=False)
             sets = inputs(family, rows, width)
-            checked(cases["ours"], reference, sets[0])
+            adds = family.parts.adds and family.parts.output_norm is None
+            checked(modules.ours, modules.in_torch, sets[0], adds=adds)
             size = rows * width * (family.read + family.written)
             cells = {"copy": copied(rows, width, family)}
-            cells |= {case: timed(call, sets, launches_for(size)) for case, call in cases.items()}
-            yield {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
+            cells["ours"] = timed(modules.ours, sets, launches_for(size))
+            if other is not None:
+                cells["liger"] = timed(other, sets, launches_for(size))
+            if time.monotonic() < end:
+                torch._dynamo.reset()
+                compiled = torch.compile(modules.in_torch, dynamic=False)
+                cells["compile"] = timed(compiled, sets, launches_for(size))
             del sets
+            if plain is not None:
+                sets = inputs(PLAIN, rows, width)
+                cells["add_norm"] = timed(plain, sets, launches_for(rows * width * 8))
+                del sets
+            yield {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
             torch.cuda.empty_cache()
 
 
@@ -292,32 +302,41 @@ def main() -> int:
     parser.add_argument("--family", choices=FAMILIES, required=True)
     parser.add_argument("--widths", default=",".join(map(str, WIDTHS)))
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--seconds", type=float, default=400, help="for torch.compile")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     asked = parser.parse_args()
     widths = tuple(int(width) for width in asked.widths.split(","))
     counts = tuple(int(rows) for rows in asked.rows.split(","))
-    import triton
 
     records = []
     with tempfile.TemporaryDirectory() as folder:
-        for record in measured(asked.family, widths, counts, Path(folder)):
+        for record in measured(asked.family, widths, counts, Path(folder), asked.seconds):
             print(record, flush=True)
             records.append(record)
         family = FAMILIES[asked.family]
-        host = host_cost(family, kernels_of(family, 4096, Path(folder)), 4096)
+        host = host_cost(family, modules_of(family, 4096, Path(folder)).kernels, 4096)
     print(host)
+    import triton
+
     found = {
         "family": asked.family,
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
-        "command": f"python -m benchmarks.kernels --family {asked.family}",
+        "command": command(parser, asked),
         "host": host,
         "cells": records,
     }
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / f"{asked.family}.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0
+
+
+def command(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
+    """What was asked for, without the folder of results."""
+    own = {name: value for name, value in vars(asked).items() if value != parser.get_default(name)}
+    words = [f"--{name} {value}" for name, value in own.items() if name != "out"]
+    return f"python -m benchmarks.kernels {' '.join(words)}"
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from boundaryc.emit.between import AccessDraft, ResumeDraft, Shown
+from boundaryc.emit.collected import Named, TopologyFunctions, VariantFunctions
 from boundaryc.emit.drafts import Draft, rendered
-from boundaryc.emit.functions import Named, TopologyFunctions, VariantFunctions
 from boundaryc.emit.imports import module_imports
 from boundaryc.emit.layout_text import closed, indented, tuple_lines, wrapped
 from boundaryc.emit.topology_views import quoted

@@ -265,7 +265,7 @@ def as_word(step: str) -> str:
 def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
     """A tensor moved from the rows ``before`` to others."""
     wanted = "it is wanted"
-    calls = Calls("", "", None, RAW, {})
+    calls = Calls("", "", "", None, RAW, {})
     writer = Writer(scope, calls, at_producer=False, names=Names("value"), wanted=wanted)
     state = State(Phase.CONTRIBUTION, before, 0, NO_RESIDUAL)
     script = writer.write(replayed(path, state, ways.facts))
@@ -347,7 +347,7 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     source = boundary.edge.producer or "start"
     way = Way(
         f"{source}_to_{FINAL}_empty",
-        f"Without a norm from {source}",
+        f"From {source}, without rows," if own else f"Without a norm from {source}",
         start,
         sequence,
         boundary.goal,

@@ -18,9 +18,10 @@ OWN_NAMES = ("fused", "input_scale", "norm", "scales", "value", "values")
 class Calls:
     """How the operations around a boundary are called.
 
-    ``update`` is the producer's, None where there is none, ``scale`` the factor of a scaled one;
-    ``transform`` is what the producer declares before it, ``factor`` that of a scale. What either
-    needs after the hand-off travels with the output as ``carried``. ``read`` is the consumer's.
+    ``shown`` is what people call the consumer. ``update`` is the producer's, None where there is
+    none, ``scale`` the factor of a scaled one; ``transform`` is what the producer declares before
+    it, ``factor`` that of a scale. What either needs after the hand-off travels with the output as
+    ``carried``. ``read`` is the consumer's.
     ``names`` are the names under which operations from outside are imported, by operation name.
     ``additive`` are the replicated terms of the producer's output, and ``quantized_sum`` is the
     format in which its sum may travel.
@@ -35,6 +36,7 @@ class Calls:
 
     producer: str
     consumer: str
+    shown: str
     update: Operation | None
     read: Operation
     names: dict[str, str]

@@ -26,7 +26,7 @@ def deferring(found: Drafts, boundary: Boundary, scope: Scope, fused: FusedSum |
         base=f"{producer}_fused",
         params=("batch: Batch",),
         returns="FusedBoundary",
-        doc=("Who may do what this exit then leaves undone.",),
+        doc=(f"Where fused kernels take what this exit defers: before {fused.consumer}.",),
         body=(f"return batch.groups.{name}",),
         needs=frozenset({"FusedBoundary"}),
     )

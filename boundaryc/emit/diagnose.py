@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from boundaryc.emit.shown import shown
 from boundaryc.graph.build import ENTRY, FINAL, MERGE
 from boundaryc.language import BoundarycError, Diagnostic, Label, Severity, Stack
 from boundaryc.plan.compose import plan_stack
@@ -59,9 +60,9 @@ def planned_family(stack: Stack, sources: Mapping[str, str]) -> tuple[StackPlan,
 def _no_plan(stack: Stack, problem: PlanError) -> Diagnostic:
     edge, column, topology = problem.edge, problem.column, _culprit(stack)
     producer = "the start of the stack" if edge.producer == ENTRY else f"`{edge.producer}`"
-    shown = {FINAL: "the final norm", MERGE: "the merge with its branch"}
-    consumer = shown.get(edge.consumer, f"`{edge.consumer}`")
-    stage = edge.producer if edge.consumer in shown else edge.consumer
+    stage, consumer = edge.consumer, f"`{edge.consumer}`"
+    if edge.consumer in (FINAL, MERGE):
+        stage, consumer = edge.producer, shown(stack, edge.consumer)
     even = f"cut evenly over {', '.join(column.even)}" if column.even else "cut unevenly"
     return Diagnostic(
         "BC401",

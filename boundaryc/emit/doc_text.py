@@ -64,7 +64,10 @@ def told(line: str, following: str) -> tuple[str, ...]:
     whole = line.replace(NEXT, following)
     if len(whole) <= SUMMARY:
         return (whole,)
-    title, colon, what = whole.partition(": ")
-    if not colon:
-        return (line.replace(NEXT, "what follows"),)
-    return (f"{title}.", "", *wrapped("", f"{what[0].upper()}{what[1:]}", indent=4))
+    title, _, what = whole.removesuffix(".").partition(": ")
+    head, to, target = title.rpartition(" to ")
+    if to and (not what or len(f"{title}.") > SUMMARY):
+        rest = f"To {target}: {what}." if what else f"To {target}."
+        return (f"{head.rstrip(',')}.", "", *wrapped("", rest, indent=4))
+    below = wrapped("", f"{what[:1].upper()}{what[1:]}.", indent=4) if what else ()
+    return (f"{title}.", *([""] if below else []), *below)

@@ -178,7 +178,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         add_latent(script, target, way.goal, scope)
         named, results = (*named, "qkv_latent: Any"), (*results, "latent")
     tensors = ", ".join(["Tensor"] * len(results))
-    title = f"{way.origin} to {'the final norm' if target == FINAL else target}"
+    title = f"{way.origin} to {calls.shown}"
     doc = (
         *(summary(title, script) if script.summary else (f"{title}: nothing moves.", "")),
         *contract(scope.mesh, way.start, way.goal),

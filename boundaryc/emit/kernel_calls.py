@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from boundaryc.emit import quantized
-from boundaryc.emit.norms import NormCall
-from boundaryc.language.model import Quantize
+from boundaryc.emit.calls import Calls
+from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import RowKernel
+from boundaryc.plan.kernels import Fusible, RowKernel
 
 
 class Tensors(NamedTuple):
@@ -19,31 +21,84 @@ class Tensors(NamedTuple):
     written: str
 
 
-def kernel_of(
-    group: tuple[ops.Operation, ...], norm: NormCall, quantize: Quantize | None
-) -> RowKernel:
-    """The kernel that does a group of neighbours; ``quantize`` is the consumer's."""
-    adds = isinstance(group[0], ops.Update)
-    return RowKernel(norm.function, adds, quantize if isinstance(group[-1], ops.Quantize) else None)
+def fusible(calls: Calls) -> Fusible:
+    """Which operations of an edge kernels have parts for."""
+    return Fusible(
+        update=calls.update is not None and not calls.update.call,
+        read=calls.read.facts.plain_norm,
+        quantize=calls.quantize is not None,
+        transform=calls.transform is not None and calls.transform.name == "output_norm",
+        raw=calls.read.call is None,
+    )
+
+
+def kernel_of(group: tuple[ops.Operation, ...], calls: Calls) -> RowKernel | None:
+    """The kernel that does a group of neighbours; None where that is no shorter than without."""
+    kinds = {type(op) for op in group}
+    normed = ops.Read in kinds and calls.read.facts.plain_norm
+    quantize = calls.quantize if ops.Quantize in kinds else None
+    if quantize is not None and not normed:
+        quantize = replace(quantize, keep=False)  # what is kept is there
+    kernel = RowKernel(
+        calls.norm.function if normed else None,
+        ops.Update in kinds,
+        quantize,
+        calls.output_norm.function if ops.Transform in kinds else None,
+    )
+    if kernel == RowKernel(None, adds=True):
+        return None if calls.scale is None else kernel
+    alone = len(group) == 1 and quantize is None
+    return None if alone else kernel
+
+
+def added(calls: Calls) -> str:
+    """An update in words."""
+    return "add" if calls.scale is None else f"add times {calls.scale!r}"
 
 
 def fused(
-    kernel: RowKernel, norm: NormCall, param: str, names: Tensors, scale: float | None
-) -> str:
-    """The statement that calls ``kernel``; ``param`` are the norm's parameters.
+    kernel: RowKernel,
+    calls: Calls,
+    names: Tensors,
+    *,
+    reads: bool,
+    bound: Callable[[Operation], list[str]],
+) -> tuple[list[str], list[str]]:
+    """The statements that call ``kernel``, and their steps in words.
 
-    ``scale`` is the factor of what is added, if it has one.
+    ``reads``: the residual is read, if by no norm then as it is. ``bound`` are the producer's
+    parameters for an operation by name.
     """
-    given = [names.value if kernel.adds else names.residual]
+    raw = reads and kernel.norm is None
+    words = ["norm of the output"] if kernel.output_norm else []
+    words += [added(calls)] if kernel.adds else []
+    words += ["norm"] if kernel.norm else ["read the residual"] if raw else []
+    words += [quantized.said(kernel.quantize)] if kernel.quantize else []
+    param = bound(calls.transform)[0] if kernel.output_norm and calls.transform else ""
+    read = f"{names.value} = {names.written if kernel.adds else names.residual}"
+    kept = calls.quantize is None or calls.quantize.keep
+    before = [read] if raw and not kernel.adds else []
+    after = [read] if raw and kernel.adds and kept else []
+    return [*before, _call(kernel, calls, names, param), *after], words
+
+
+def _call(kernel: RowKernel, calls: Calls, names: Tensors, output_param: str) -> str:
+    """The statement that calls ``kernel``; ``output_param`` are those of the output's norm."""
+    given = [names.residual if kernel.norm and not kernel.adds else names.value]
     given += [names.residual] if kernel.adds else []
-    given += norm.params(param)
-    results: tuple[str, ...] = (names.value,)
+    results: tuple[str, ...] = ()
+    own = ""
+    if kernel.output_norm is not None:
+        given += calls.output_norm.params(output_param)
+        own += calls.output_norm.own.replace(", ", ", output_")
+    if kernel.norm is not None:
+        given += calls.norm.params(calls.read.params[0])
+        own += calls.norm.own + (calls.norm.summed if kernel.adds else "")
+        results = (names.value,)
     if kernel.quantize is not None:
         given += [f"{name}.input_scale" for name in kernel.quantize.params]
         results = quantized.returned(kernel.quantize, names.value)
-    own = norm.own
     if kernel.adds:
-        given += [] if scale is None else [repr(scale)]
-        own += norm.summed
+        given += [] if calls.scale is None else [repr(calls.scale)]
         results += (names.written,)
     return f"{', '.join(results)} = {kernel.name}({', '.join(given)}{own})"

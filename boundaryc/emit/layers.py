@@ -65,7 +65,7 @@ def layer_kinds(plan: StackPlan) -> tuple[LayerKind, ...]:
         name = _joined(stages)
         if joined.count(name) > 1:
             name = "Then".join(_camel(stage) for stage in stages)
-        while name in taken:
+        while name in taken or name.isupper():  # in capitals alone it would be a constant
             name += "Layer"
         taken.add(name)
         indexes = [i for i, layer in enumerate(plan.stack.layers) if layer == stages]
@@ -81,8 +81,8 @@ def _joined(stages: tuple[str, ...]) -> str:
 def spans(indexes: list[int], most: int = 6) -> str:
     """Layer numbers for people: ``layers 0, 2 to 9``; a long list ends in how many there are.
 
-    >>> spans([0]), spans([1, 2, 3, 7])
-    ('layer 0', 'layers 1 to 3 and 7')
+    >>> spans([0]), spans([0, 1]), spans([1, 2, 3, 7])
+    ('layer 0', 'layers 0 and 1', 'layers 1 to 3 and 7')
     """
     groups: list[list[int]] = []
     for index in indexes:
@@ -91,11 +91,12 @@ def spans(indexes: list[int], most: int = 6) -> str:
         else:
             groups.append([index])
     words = [
-        f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(str(i) for i in group)
-        for group in groups
+        word
+        for group in groups[:most]
+        for word in ([f"{group[0]} to {group[-1]}"] if len(group) > 2 else map(str, group))
     ]
-    if len(words) > most:
-        return f"{len(indexes)} layers: {', '.join(words[:most])}, ..."
+    if len(groups) > most:
+        return f"{len(indexes)} layers: {', '.join(words)}, ..."
     return f"layer{'s' if len(indexes) > 1 else ''} {listed(words)}"
 
 

@@ -98,17 +98,25 @@ class Norms:
         """Whether the stack's own norm sees a sum as it was rounded."""
         return self.usual.accumulate == "rounded"
 
-    def arguments(self, *, summed: bool) -> list[str]:
-        """What a function takes behind the tensors and a factor."""
+    def arguments(self, *, summed: bool, of_output: bool = False) -> list[str]:
+        """What a function takes behind the tensors and a factor; first for a norm of outputs."""
         given = {"eps": "eps: float = EPS", "offset": "offset: float = OFFSET"}
-        given |= {"rounded": f"rounded: bool = {self.rounded}"} if summed else {}
-        return [text for name, text in given.items() if name in self.varies]
+        own = [text for name, text in given.items() if name in self.varies]
+        taken = [f"output_{text}" for text in own] * of_output + own
+        rounded = summed and "rounded" in self.varies
+        return taken + [f"rounded: bool = {self.rounded}"] * rounded
 
     def in_torch(self, name: NormKind) -> tuple[str, ...]:
         """The statement that computes a norm in torch."""
         offset = f", {self._name('offset')}" if self.offset else ""
         call, bias = _runtime(name)
         return (f"return runtime.{call}(x, weight, {self._name('eps')}{offset}{bias})",)
+
+    def output_in_torch(self, name: NormKind) -> str:
+        """The statement that normalises a contribution in torch."""
+        call, bias = _runtime(name, "output_")
+        offset = f", {self._name('offset', 'output_')}" if self.offset else ""
+        return f"x = runtime.{call}(x, output_weight, {self._name('eps', 'output_')}{offset}{bias})"
 
     def sum_in_torch(self, name: NormKind, *, scaled: bool) -> tuple[str, ...]:
         """The statements that compute a sum and its norm in torch."""
@@ -130,10 +138,10 @@ class Norms:
             return lines
         return ('seen: runtime.Accumulate = "rounded" if rounded else "fp32"', *lines)
 
-    def _name(self, what: str) -> str:
-        return what if what in self.varies else what.upper()
+    def _name(self, what: str, of: str = "") -> str:
+        return f"{of}{what}" if what in self.varies else what.upper()
 
 
-def _runtime(name: str) -> tuple[str, str]:
+def _runtime(name: str, of: str = "") -> tuple[str, str]:
     """The runtime's function, and the argument that it is given for a bias, behind a comma."""
-    return ("layer_norm", ", bias=bias") if name == "biased_layer_norm" else (name, "")
+    return ("layer_norm", f", bias={of}bias") if name == "biased_layer_norm" else (name, "")

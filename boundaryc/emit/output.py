@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from boundaryc.emit.access_views import access_view
+from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.files import Origin, with_header
-from boundaryc.emit.functions import TopologyFunctions, access_module, topology_functions
+from boundaryc.emit.function_names import access_module
+from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json

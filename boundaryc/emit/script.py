@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from boundaryc.emit import quantized
-from boundaryc.emit.calls import OWN_NAMES, Calls, Names, Script
+from boundaryc.emit.calls import OWN_NAMES, Script
 from boundaryc.emit.fused import FusedSum
-from boundaryc.emit.how import Collective, How
-from boundaryc.emit.kernel_calls import Tensors, fused, kernel_of
-from boundaryc.emit.scope import Scope
+from boundaryc.emit.kernel_calls import Tensors, added, fused, fusible, kernel_of
+from boundaryc.emit.moves import Mover, held
 from boundaryc.emit.steps import Step
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import Fusible, grouped
-from boundaryc.plan.state import Phase
+from boundaryc.plan.kernels import grouped
 
 
-class Writer:
-    """Writes steps as statements into a script.
-
-    ``wanted`` says for what rows are gathered, where that is not the consumer's input. ``spares``:
-    the stream stays as it is, so that functions from outside, which may write over what they are
-    given, are given copies.
-    """
-
-    def __init__(
-        self,
-        scope: Scope,
-        calls: Calls,
-        *,
-        at_producer: bool,
-        names: Names | None = None,
-        wanted: str = "the output is to lie",
-        spares: bool = False,
-    ) -> None:
-        names = names or Names()
-        self.scope, self.calls, self.at_producer = scope, calls, at_producer
-        self.value, self.residual, self._written = names.value, names.residual, names.written
-        self.wanted = wanted
-        self._own = ".clone()" if spares else ""
-        self.script = Script()
-        self._unpacked: set[str] = set()
+class Writer(Mover):
+    """Writes steps as statements into a script."""
 
     def write(self, sequence: tuple[Step, ...]) -> Script:
         """Writes ``sequence``; row-wise neighbours for which there is a kernel become one call."""
@@ -58,30 +33,29 @@ class Writer:
 
     def _written_from(self, sequence: tuple[Step, ...]) -> int:
         """Writes what ``sequence`` begins with, and says how many steps that were."""
-        group = grouped([step.op for step in sequence], self._fusible())[0]
-        if len(group) == 1:
+        group = grouped([step.op for step in sequence], fusible(self.calls))[0]
+        kernel = kernel_of(group, self.calls)
+        if kernel is None:
             self._step(sequence[0])
             return 1
-        calls = self.calls
-        kernel = kernel_of(group, calls.norm, calls.quantize)
         names = Tensors(self.value, self.residual, self._written)
-        self._say(*([self._added()] if kernel.adds else []), "norm")
-        if kernel.quantize is not None:
-            self._say(quantized.said(kernel.quantize))
+        reads = any(isinstance(op, ops.Read) for op in group)
+        lines, words = fused(kernel, self.calls, names, reads=reads, bound=self._bound)
+        self.script.lines += lines
+        self._say(*words)
         self._call(kernel.name)
-        self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))
         if kernel.adds:
             self.residual = self._written
         return len(group)
 
-    def _attempted(self, fused: FusedSum, sequence: tuple[Step, ...]) -> int:
+    def _attempted(self, attempt: FusedSum, sequence: tuple[Step, ...]) -> int:
         """Writes a sum, an add and a norm behind the attempt to have them done by one kernel."""
         before, self.script.lines = self.script.lines, []
         written = 0
         while written < 3:
             written += self._written_from(sequence[written:3])
         unfused, self.script.lines = self.script.lines, before
-        name = self.scope.fused_sum(fused)
+        name = self.scope.fused_sum(attempt)
         self._put(f"fused = groups.{name}.complete({self.value}, batch, norm.weight)")
         self._put("if fused is None:")
         self.script.lines += [f"    {line}" for line in unfused]
@@ -89,11 +63,6 @@ class Writer:
         self._put(f"    {self.value}, {self._written} = fused")
         self.script.summary[-1] += ", in one kernel where a provider has one"
         return written
-
-    def _fusible(self) -> Fusible:
-        calls = self.calls
-        adds = calls.update is not None and not calls.update.call
-        return Fusible(adds, calls.read.facts.plain_norm, calls.quantize is not None)
 
     def _step(self, step: Step) -> None:
         match step.op:
@@ -132,93 +101,6 @@ class Writer:
             case _:
                 raise TypeError(f"{step.op} has no text")
 
-    def _all_reduce(self, step: Step, axes: int) -> None:
-        group = self.scope.group(axes)
-        self._complete(step, f"groups.{group}.all_reduce({self.value})")
-        self._say(f"sum over {group}")
-        self._collect(f"all_reduce({group})", self._completes(step, group))
-        self.script.how.append(How.ALL_REDUCE)
-
-    def _quantized_all_reduce(self, step: Step, axes: int) -> None:
-        group, form = self.scope.group(axes), self.calls.quantized_sum
-        self._call("quantized_all_reduce")
-        self._put(f'{self.value} = quantized_all_reduce({self.value}, groups.{group}, "{form}")')
-        self._say(f"sum over {group} as {form}")
-        text = f"quantized_all_reduce({group})"
-        self._collect(text, f"{self._completes(step, group)}, as {form} with scales")
-        self.script.how.append(How.QUANTIZED)
-
-    def _reduce_scatter(self, step: Step, axes: int, variable: bool) -> None:
-        group, sizes = self.scope.group(axes), self._sizes(axes, step.after.rows, variable)
-        self._complete(step, f"groups.{group}.reduce_scatter({self.value}{sizes})")
-        self._say(f"sum and scatter over {group}")
-        words = self.scope.mesh.words(step.after.rows)
-        why = f"{self._completes(step, group)} and leaves each rank its own part, rows {words}"
-        self._collect(f"reduce_scatter({group})", why)
-        self.script.how.append(How.VARIABLE_REDUCE_SCATTER if variable else How.REDUCE_SCATTER)
-
-    def _gather_sum(self, step: Step, gather: int, total: int) -> None:
-        place = self.scope.row(gather, step.before.rows)
-        group = self.scope.group(gather | total)
-        self._put(f"{self.value} = rows.{place}.place({self.value})")
-        self._complete(step, f"groups.{group}.all_reduce({self.value})")
-        owed, moved = self.scope.mesh.label(total), self.scope.mesh.label(gather)
-        self._say(f"sum over {owed} and gather over {moved} at once")
-        why = f"{self._completes(step, owed)} and brings together the rows of {moved}"
-        self._collect(f"all_reduce({group})", f"{why}, each rank adding to its own place")
-        self.script.how.append(How.GATHER_SUM)
-
-    def _all_gather(self, step: Step, axes: int, variable: bool) -> None:
-        group, sizes = self.scope.group(axes), self._sizes(axes, step.before.rows, variable)
-        self.script.uneven |= variable
-        self._say(f"gather over {group}")
-        words = self.scope.mesh.words
-        if step.before.phase is Phase.INPUT:
-            why = f"{self.calls.consumer} computes on {_held(words(step.after.rows))}"
-        else:
-            why = f"{self.wanted} on {_held(words(step.after.rows))}"
-        for name, which in self._moving(step).items():
-            self._put(f"{name} = groups.{group}.all_gather({name}{sizes})")
-            self._collect(f"all_gather({group})", f"{why}: {which}" if which else why)
-
-    def _residual_gather(self, step: Step, axes: int, variable: bool) -> None:
-        group, sizes = self.scope.group(axes), self._sizes(axes, step.before.residual, variable)
-        self.script.uneven |= variable
-        self._write(f"groups.{group}.all_gather({self.residual}{sizes})")
-        kept = self._keep(step, f"groups.{group}.all_gather(part{sizes})")
-        self._say(f"gather residual over {group}")
-        words = self.scope.mesh.words
-        why = f"moves the residual from {_held(words(step.before.residual))}"
-        self._collect(f"all_gather({group})", f"{why} to {_held(words(step.after.residual))}")
-        for name in kept:
-            self._collect(f"all_gather({group})", f"moves its {name} along")
-        self.script.moves_residual = True
-
-    def _sizes(self, axes: int, finer: int, variable: bool) -> str:
-        if not variable:
-            return ""
-        return f", rows.{self.scope.row(axes, finer)}.sizes"
-
-    def _slice(self, step: Step, axes: int) -> None:
-        place = self.scope.row(axes, step.after.rows)
-        for name in self._moving(step):
-            self._put(f"{name} = rows.{place}.take({name})")
-        self._say(f"cut over {place}")
-
-    def _residual_slice(self, step: Step, axes: int) -> None:
-        place = self.scope.row(axes, step.after.residual)
-        self._write(f"rows.{place}.take({self.residual})")
-        self._keep(step, f"rows.{place}.take(part)")
-        self._say(f"cut residual over {place}")
-        self.script.moves_residual = True
-
-    def _reorder(self, step: Step, to_tokens: bool) -> None:
-        order = "tokens" if to_tokens else "shards"
-        permuted = f"rows.{self.scope.order(step.before.rows)}.to_{order}"
-        for name in self._moving(step):
-            self._put(f"{name} = {permuted}({name})")
-        self._say(f"to {order.removesuffix('s')} order")
-
     def _join(self, step: Step) -> None:
         own, state = self.residual, step.before
         extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
@@ -256,7 +138,7 @@ class Writer:
             self._call("add")
             scale = "" if self.calls.scale is None else f", {self.calls.scale!r}"
             self._write(f"add({self.value}, {self.residual}{scale})")
-            self._say(self._added())
+            self._say(added(self.calls))
             return
         name = self._imported(update)
         params = ["*stream.params"]
@@ -288,19 +170,6 @@ class Writer:
         if rows != self.calls.given_on:
             given = f"rows.{self.scope.row(rows & ~self.calls.given_on, rows)}.take({given})"
         return [given]
-
-    def _keep(self, step: Step, moved: str) -> tuple[str, ...]:
-        """Moves what a read kept with the residual's rows; its names."""
-        kept = self.calls.read.facts.state
-        if step.before.phase is Phase.CONTRIBUTION:
-            kept = self.calls.update.facts.state if self.calls.update else ()
-        if step.before.phase is Phase.STREAM or not kept:
-            return ()
-        self._put(f"stream.kept = tuple({moved} for part in stream.kept)")
-        return tuple(name for name, _ in kept)
-
-    def _added(self) -> str:
-        return "add" if self.calls.scale is None else f"add times {self.calls.scale!r}"
 
     def _bound(self, operation: Operation) -> list[str]:
         """The producer's parameters by name: an exit is given them, others find them carried."""
@@ -344,13 +213,6 @@ class Writer:
         self._put(quantized.made(quantize, self.value))
         self._say(quantized.said(quantize))
 
-    def _moving(self, step: Step) -> dict[str, str]:
-        """The tensors whose rows a move of the value takes along, and words where there are two."""
-        quantize = self.calls.quantize
-        if not step.before.quantized or quantize is None:
-            return {self.value: ""}
-        return quantized.with_rows(quantize, self.value)
-
     def _capture(self, step: Step, op: ops.Capture) -> None:
         name, value, owned = self.calls.captures[op.index], self.residual, self.calls.kept
         if op.gather:
@@ -359,7 +221,7 @@ class Writer:
             value, owned = f"groups.{group}.all_gather({value}{sizes})", True
             self.script.uneven |= op.variable
             rows = step.before.residual & ~op.gather
-            why = f"{name} keeps the residual on {_held(self.scope.mesh.words(rows))}"
+            why = f"{name} keeps the residual on {held(self.scope.mesh.words(rows))}"
             self._collect(f"all_gather({group})", why)
         elif op.cut:
             place = self.scope.row(op.cut, step.before.residual | op.cut)
@@ -367,38 +229,6 @@ class Writer:
         self._put(f'stream.capture("{name}", {value}{", owned=True" * owned})')
         self._say(f"capture for {name}")
 
-    def _completes(self, step: Step, label: str) -> str:
-        verb = "does a part of" if step.after.owes else "completes"
-        return f"{verb} the sum that {self.calls.producer or 'the embeddings'} left over {label}"
-
     def _imported(self, operation: Operation) -> str:
         self.script.custom.add(operation.name)
         return self.calls.names[operation.name]
-
-    def _write(self, expression: str) -> None:
-        """The residual that the function goes on with."""
-        self._put(f"{self._written} = {expression}")
-        self.residual = self._written
-
-    def _complete(self, step: Step, expression: str) -> None:
-        """A joined partial whose last sum is done is the stream."""
-        if step.after.phase is Phase.STREAM:
-            self._write(expression)
-        else:
-            self._put(f"{self.value} = {expression}")
-
-    def _put(self, line: str) -> None:
-        self.script.lines.append(line)
-
-    def _say(self, *words: str) -> None:
-        self.script.summary.extend(words)
-
-    def _call(self, helper: str) -> None:
-        self.script.helpers.add(helper)
-
-    def _collect(self, text: str, why: str) -> None:
-        self.script.collectives.append(Collective(text, why))
-
-
-def _held(words: str) -> str:
-    return "all rows" if words == "all" else f"rows {words}"

@@ -98,10 +98,11 @@ def _layer_view(kind: LayerKind) -> LayerView:
             params.setdefault(param.name, param)
         passed = [param.name for param in slot.read]
         if slot.update:
-            names = [param.name for param in slot.update]
-            passed.append(f"update=({', '.join(names)}{',' if len(names) == 1 else ''})")
+            update = tuple_lines("update=", [param.name for param in slot.update], indent=17)
+            passed.append("\n    ".join(update))
         stage = slot.stage.name
-        arguments.append(f"{stage}=self.{stage}.bind({', '.join(passed)}),")
+        call = bracketed(f"{stage}=self.{stage}.bind(", passed, "),", indent=12)
+        arguments += "\n".join(call).split("\n")
     named = [f"{param.name}: {param.type}" for param in params.values()]
     head = bracketed("def bind(", ["self", *(["*"] if named else []), *named],
                      f") -> {kind.name}:", indent=4)  # fmt: skip
@@ -114,7 +115,7 @@ def _layer_view(kind: LayerKind) -> LayerView:
         bind_doc = (f'"""{sentence}', "", *wrapped("", about, indent=8), '"""')
     return LayerView(
         name=kind.name,
-        doc=f"{_about(kind)}: {kind.where}.",
+        doc=_layer_doc(kind),
         fields=tuple(f"{slot.stage.name}: {slot.boundary}" for slot in kind.slots),
         head=head,
         bind_doc=bind_doc,
@@ -137,6 +138,15 @@ def _check(param: Param) -> Lines:
     whole = bracketed(f"{CHECK}(", items, ")", indent=8)
     fits = len(whole) == 1 or 8 + len(inner) > WIDTH
     return whole if fits else (whole[0], inner, whole[-1])
+
+
+def _layer_doc(kind: LayerKind) -> Lines:
+    """The docstring of a class of layers."""
+    doc = f"{_about(kind)}: {kind.where}."
+    if 4 + len(f'"""{doc}"""') <= WIDTH:
+        return (f'"""{doc}"""',)
+    stages = wrapped("", f"Their stages are {listed(kind.stages)}.", indent=4)
+    return (f'"""Boundaries of {kind.where}.', "", *stages, '"""')
 
 
 def _about(kind: LayerKind) -> str:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+from boundaryc.emit.collected import TopologyFunctions, Use
 from boundaryc.emit.columns import merged
-from boundaryc.emit.functions import (
-    TopologyFunctions,
-    Use,
-    after,
-    keeping,
-    names_by_use,
-    policy_words,
-    unique,
-)
+from boundaryc.emit.function_names import after, keeping, names_by_use, policy_words, unique
 from boundaryc.emit.layers import LayerKind, layer_kinds
 from boundaryc.emit.naming import suffixes
 from boundaryc.emit.patterns import LayerShape, Pattern
@@ -163,7 +156,7 @@ def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
             for constant in group
         ]
         for constant, suffix in zip(group, suffixes(traits), strict=True):
-            constant.name = unique(base + suffix, taken)
+            constant.name = unique(base, suffix, taken)
 
 
 def _consumers(constant: Constant) -> str:
@@ -271,7 +264,7 @@ def _name_layers(
                 }
             )
         for (_, constant), suffix in zip(group, suffixes(traits), strict=True):
-            constant.name = unique(base + suffix, taken)
+            constant.name = unique(base, suffix, taken)
 
 
 def _place(pattern: Pattern, shapes: set[int]) -> str:

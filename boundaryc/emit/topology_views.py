@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from boundaryc.emit.functions import TopologyFunctions, access_module
+from boundaryc.emit.collected import TopologyFunctions
+from boundaryc.emit.function_names import access_module
 from boundaryc.emit.fused_views import fused_lines, fused_slots
 from boundaryc.emit.layout_text import (
     WIDTH,
@@ -204,8 +205,8 @@ def _travelling(plan: StackPlan) -> Lines:
     items = []
     for capture in plan.stack.captures:
         if capture.travels:
-            places = ", ".join(map(str, capture_places(plan.stack, capture)))
-            items.append(f'("{capture.name}", "{capture.rows}", ({places},))')
+            places = tuple(capture_places(plan.stack, capture))
+            items.append(f'("{capture.name}", "{capture.rows}", {places})')
     return tuple_lines("travels = ", items, indent=4) if items else ()
 
 
@@ -259,7 +260,7 @@ def _layer(name: str, layer: Layer) -> Lines:
     if not layer.boundaries:
         return (f"{name} = {layer.kind.name}()",)
     head = f"{name} = {layer.kind.name}("
-    if len(head) > WIDTH:
+    if len(head) > WIDTH >= len(f"{name} = ("):
         value = _layer_value(layer, indent=4)
         return (f"{name} = (", *indented([f"{layer.kind.name}(", *value]), ")")
     return (head, *_layer_value(layer))

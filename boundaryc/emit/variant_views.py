@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.drafts import ExitDraft, rendered, sends
-from boundaryc.emit.functions import (
-    TopologyFunctions,
-    Use,
-    VariantFunctions,
-    access_module,
-    by_base,
-)
+from boundaryc.emit.function_names import access_module, by_base
+from boundaryc.emit.how import Collective
 from boundaryc.emit.imports import module_imports
 from boundaryc.emit.layers import layer_kinds
-from boundaryc.emit.layout_text import listed, wrapped
+from boundaryc.emit.layout_text import WIDTH, listed, wrapped
+from boundaryc.emit.shown import shown
 from boundaryc.emit.topology_views import sizes
 from boundaryc.emit.views import Lines, ModuleView
-from boundaryc.graph.build import FINAL
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -54,7 +50,8 @@ def _blocks(
             if each not in done:
                 done.add(each)
                 for function in defined.get(each, ()):
-                    yield rendered(function.draft, function.name, function.following, function.when)
+                    following = function.following(plan.stack)
+                    yield rendered(function.draft, function.name, following, function.when)
         for decision in decisions:
             yield _decision(decision.draft, decision.name, known)
 
@@ -159,15 +156,16 @@ def _edge_lines(
     column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
     # Not which layers these are: a module is the same however often its layers are repeated.
-    lines = [
-        f"  {kind.name} layers: {', '.join(kind.stages) or 'no stages'}" for kind in kinds.values()
-    ]
+    about = (
+        f"{kind.name} layers: {', '.join(kind.stages) or 'no stages'}" for kind in kinds.values()
+    )
+    lines = [line for text in about for line in wrapped("  ", text)]
     lines.append("")
     seen: dict[tuple[str, tuple[str, ...]], None] = {}
     entries = []
     for edge in plan.graph.edges():
         drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
-        target = "final norm" if edge.consumer == FINAL else edge.consumer
+        target = shown(plan.stack, edge.consumer).removeprefix("the ")
         title = f"{edge.producer or 'start'} -> {target}"
         if edge.target.captures:
             title += f", for {listed(edge.target.captures)}"
@@ -179,12 +177,23 @@ def _edge_lines(
         if any(other == title for other, _ in list(seen)[:-1]):
             title = f"{title}, after {edge.source.producer}"
         entries.append((title, sent))
+    return [*lines, *_in_columns(entries)]
+
+
+NARROWEST = 30
+"""How many characters of a line reasons need to stand beside what they are for."""
+
+
+def _in_columns(entries: list[tuple[str, tuple[Collective, ...]]]) -> Iterator[str]:
+    """Boundaries, what each sends and why; below each other where names are long."""
     width = max(len(title) for title, _ in entries)
     wide = max((len(one.text) for _, sent in entries for one in sent), default=0)
+    below = WIDTH - (2 + width + 2 + wide + 2) < NARROWEST
     for title, sent in entries:
+        if below:
+            yield f"  {title}"
         if not sent:
-            lines.append(f"  {title:<{width}}  nothing is sent")
+            yield "    nothing is sent" if below else f"  {title:<{width}}  nothing is sent"
         for index, one in enumerate(sent):
-            first = f"  {'' if index else title:<{width}}  {one.text:<{wide}}  "
-            lines += wrapped(first, one.why)
-    return lines
+            beside = "  " if below else f"  {'' if index else title:<{width}}"
+            yield from wrapped(f"{beside}  {one.text:<{wide}}  ", one.why)

@@ -38,7 +38,7 @@ class LayerView:
     """One class of ``layers.py``."""
 
     name: str
-    doc: str
+    doc: Lines
     fields: Lines
     head: Lines
     bind_doc: Lines

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import combinations
 from typing import Protocol
 
 from boundaryc.emit.layout_text import listed, wrapped
-from boundaryc.graph.build import FINAL, MERGE, Edge
+from boundaryc.emit.shown import shown
+from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 
 
@@ -32,13 +33,16 @@ def when(
     topology: TopologyPlan,
     variant: str,
     uses: Iterable[Place],
+    every: Collection[Edge],
     *,
     leaves: bool,
 ) -> tuple[str, ...]:
     """The lines that say when a function runs and its namesakes do not.
 
-    ``leaves``: it belongs to the end of a stage, and its name does not say what comes next.
+    ``every`` are the edges of all of these. ``leaves``: it belongs to the end of a stage, and its
+    name does not say what comes next.
     """
+    met = [edge for edge in plan.graph.edges() if edge in every]
     columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
     by_edge: dict[Edge, set[tuple[str, int]]] = {}
     for use in uses:
@@ -48,26 +52,28 @@ def when(
         groups.setdefault(frozenset(cases), []).append(edge)
     texts = []
     for batches_and_policies, edges in groups.items():
-        place = _place(plan, edges, leaves=leaves)
+        place = _place(plan, met, edges, leaves=leaves)
         clauses = _clauses(plan, topology, columns, batches_and_policies)
         texts += [", ".join(filter(None, [place, clause])) for clause in clauses]
     return wrapped("when: ", "; ".join(filter(None, texts)) or "always", indent=4)
 
 
-def _place(plan: StackPlan, edges: list[Edge], *, leaves: bool) -> str:
-    """Between which stages, where the producer and consumer alone do not say it."""
-    every = [edge for edge in plan.graph.edges() if edge.producer == edges[0].producer]
+def _place(plan: StackPlan, every: list[Edge], edges: list[Edge], *, leaves: bool) -> str:
+    """Between which stages, of ``every`` one that a name may mean."""
     consumers = sorted({edge.consumer for edge in edges})
     words = []
     if leaves and len(consumers) < len({edge.consumer for edge in every}):
-        names = {FINAL: "the final norm", MERGE: "the merge"}
-        shown = [names.get(name, name) for name in consumers]
-        words.append(f"before {listed(shown, 'or')}")
+        names = [shown(plan.stack, name) for name in consumers]
+        words.append(f"before {listed(names, 'or')}")
     rest = [edge for edge in every if edge.consumer in consumers and edge not in edges]
     kept = {edge.target.captures for edge in edges}
     if any(edge.target.captures not in kept for edge in rest) and not leaves:
-        shown = [listed(names) if names else "nothing" for names in sorted(kept)]
-        words.append(f"captured: {listed(shown, 'or')}")
+        said = [listed(names) if names else "nothing" for names in sorted(kept)]
+        words.append(f"captured: {listed(said, 'or')}")
+    elif rest and not {edge.producer for edge in edges} & {edge.producer for edge in rest}:
+        behind = [name for name in sorted({edge.producer for edge in edges}) if name]
+        first = ["first in the stack"] if any(edge.producer == ENTRY for edge in edges) else []
+        words.append(listed([*first, *(f"after {name}" for name in behind)], "or"))
     elif rest:
         before = sorted({edge.source.producer for edge in edges})
         ran = [f"after {name}" if name else "first in the stack" for name in before]
@@ -99,8 +105,8 @@ def _clause(
 ) -> str:
     words = []
     if len(policies) < len(topology.tables):
-        shown = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
-        words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(shown)}")
+        said = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
+        words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(said)}")
     if len(some) < len(columns):
         every = [topology.columns[index] for index in columns]
         words.append(batches(every, [topology.columns[index] for index in sorted(some)]))

@@ -8,7 +8,7 @@ quantisation, these stay apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,24 +19,40 @@ NormKind = Literal["rms_norm", "layer_norm", "biased_layer_norm"]
 NORMS: tuple[NormKind, ...] = ("rms_norm", "layer_norm", "biased_layer_norm")
 
 
+_SHORT = {"rms_norm": "rms", "layer_norm": "layer", "biased_layer_norm": "biased"}
+
+
 @dataclass(frozen=True, slots=True)
 class RowKernel:
     """One pass over rows, part by part in the order in which the parts are applied.
 
-    ``adds``: a contribution, scaled where the call says so, is added to the residual, and the sum
-    is a result of its own. Then ``norm``, then ``quantize``, which may keep what it quantises.
-    What rounds, eps and the offset of weights are those of the stack's norm, or the call's.
+    ``output_norm`` is a norm of the contribution, rounded to its dtype. ``adds``: a contribution,
+    scaled where the call says so, is added to the residual, and the sum is a result of its own.
+    Then ``norm``, None where the residual is read as it is stored, then ``quantize``, which may
+    keep the norm that it quantises. What rounds, eps and the offset of weights are those of the
+    stack's norm, or the call's.
     """
 
-    norm: NormKind
+    norm: NormKind | None
     adds: bool = False
     quantize: Quantize | None = None
+    output_norm: NormKind | None = None
 
     @property
     def name(self) -> str:
-        """Its parts as a word, by which generated functions call it."""
-        parts = ["add"] if self.adds else []
-        parts.append(self.norm)
+        """Its parts as a word, by which generated functions call it.
+
+        >>> RowKernel("rms_norm", adds=True, output_norm="layer_norm").name
+        'layer_add_rms_norm'
+        >>> RowKernel(None, quantize=Quantize("fp8", "token", keep=False)).name
+        'to_fp8'
+        """
+        if self == RowKernel(None, adds=True):
+            return "scaled_add"  # without a factor it is the runtime's, and one pass already
+        parts = [_SHORT[self.output_norm]] if self.output_norm else []
+        parts += ["add"] if self.adds else []
+        parts += [self.norm] if self.norm else []
+        parts = parts or ["to"]
         if self.quantize is not None:
             parts.append(self.quantize.format)
             parts += [self.quantize.scale] if self.quantize.scale != "token" else []
@@ -46,11 +62,13 @@ class RowKernel:
 
 @dataclass(frozen=True, slots=True)
 class Fusible:
-    """Which operations of an edge a kernel has parts for."""
+    """Which operations of an edge a kernel has parts for; ``raw``: it reads without a norm."""
 
     update: bool
     read: bool
     quantize: bool
+    transform: bool = False
+    raw: bool = False
 
 
 def _formats() -> tuple[Quantize, ...]:
@@ -63,15 +81,28 @@ def _formats() -> tuple[Quantize, ...]:
     return tuple(Quantize(form, scale, keep) for form, scale in scales for keep in (False, True))
 
 
-KERNELS = {
-    kernel.name: kernel
-    for norm in NORMS
-    for quantize in (None, *_formats())
-    for kernel in (RowKernel(norm, False, quantize), RowKernel(norm, True, quantize))
-}
+def _every() -> Iterator[RowKernel]:
+    """Every kernel: with a norm of the contribution after those without."""
+    for output_norm in (None, *NORMS):
+        for norm in (*NORMS, None):
+            for quantize in (None, *_formats()):
+                kept = quantize is not None and quantize.keep
+                if norm is None and kept:
+                    continue  # what is kept is the residual
+                if output_norm is None and (norm or quantize):
+                    yield RowKernel(norm, False, quantize)
+                yield RowKernel(norm, True, quantize, output_norm)
+
+
+KERNELS = {kernel.name: kernel for kernel in _every()}
 """Every kernel that a boundary may need, by name."""
 
-_ORDER = (ops.Update, ops.Read, ops.Quantize)
+_FOLLOWS: dict[type[ops.Operation], type[ops.Operation]] = {
+    ops.Update: ops.Transform,
+    ops.Read: ops.Update,
+    ops.Quantize: ops.Read,
+}
+"""What an operation may share a kernel with, if that is right before it."""
 
 
 def grouped(
@@ -85,12 +116,16 @@ def grouped(
     >>> len(grouped([ops.Update(), ops.Read(), ops.AllGather(1, False), ops.Quantize()], both))
     3
     """
-    allowed = dict(zip(_ORDER, (fusible.update, fusible.read, fusible.quantize), strict=True))
+    allowed = {
+        ops.Transform: fusible.transform,
+        ops.Update: fusible.update,
+        ops.Read: fusible.read or fusible.raw,
+        ops.Quantize: fusible.quantize,
+    }
     groups: list[tuple[ops.Operation, ...]] = []
     for op in operations:
         before = groups[-1][-1] if groups else None
-        joins = isinstance(op, ops.Read) and isinstance(before, ops.Update)
-        joins |= isinstance(op, ops.Quantize) and isinstance(before, ops.Read)
+        joins = before is not None and _FOLLOWS.get(type(op)) is type(before)
         if joins and before is not None and allowed[type(op)] and allowed[type(before)]:
             groups[-1] = (*groups[-1], op)
         else:

@@ -330,5 +330,5 @@ def _first_seq(*calls: Call | None) -> int:
 
 
 def _nodes(names: str, between: str) -> str:
-    special = {"start": "start", "final norm": "norm"}
+    special = {"start": "start", "final norm": "norm", "end of the stack": "terminal"}
     return ", ".join(special.get(name, f"stages.{name}") for name in names.split(between))

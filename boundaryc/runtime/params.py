@@ -28,16 +28,21 @@ class BiasedNorm(Norm, Protocol):
 def check_bias(name: str, norm: Any, *, declared: bool) -> None:
     """BoundaryError where the layer norm bound as ``name`` has a bias that its stack file does not.
 
-    Or the reverse; ``declared`` is what the file says. Its functions would leave the bias out, or
-    find none.
+    Or the reverse, or a bias that is no tensor; ``declared`` is what the file says. Its functions
+    would leave the bias out, or find none.
     """
-    found = isinstance(getattr(norm, "bias", None), Tensor)
-    if found and not declared:
+    bias = getattr(norm, "bias", None)
+    if bias is not None and not isinstance(bias, Tensor):
+        raise BoundaryError(
+            f"{name} is bound to a norm whose bias is of type {type(bias).__name__}: bind one "
+            "whose bias is a tensor, or None where it has no bias"
+        )
+    if bias is not None and not declared:
         raise BoundaryError(
             f"{name} is bound to a norm with a bias, and the stack file declares none: write "
             "`bias: true` in its `norm` and compile, or bind a norm without a bias"
         )
-    if declared and not found:
+    if declared and bias is None:
         raise BoundaryError(
             f"{name} is bound to a norm without a bias, and the stack file says `bias: true`: "
             "bind a norm with one, or remove that and compile"

@@ -179,27 +179,38 @@ def _checked(
             f"this pipeline cut takes {known}; it was given {_listed(tensors)}: both sides load "
             "the same stack, topology and policy and build the same batch"
         )
-    value = tensors[found[0][0]]
+    like = found[0][0]
     for name, axes in found:
-        tensor, rows = tensors[name], batch.rows_on(axes)
-        inner = _inner(transfer, name)
-        if tensor.dim() != 1 + len(inner) or tensor.shape[0] != rows:
-            raise BoundaryError(
-                f"`{name}` must have {rows} rows on this rank, not shape {list(tensor.shape)}"
-            )
-        if any(size not in (None, own) for size, own in zip(inner, tensor.shape[1:], strict=True)):
-            raise BoundaryError(
-                f"`{name}` must be {[rows, *(size or 'width' for size in inner)]} on this rank, "
-                f"not {list(tensor.shape)}"
-            )
-        if name.startswith(f"{STATE}."):
-            continue
-        if tensor.shape[-1] != value.shape[-1] or tensor.dtype != value.dtype:
-            raise BoundaryError(
-                f"`{name}` is {list(tensor.shape)} {tensor.dtype} where `{found[0][0]}` is "
-                f"{list(value.shape)} {value.dtype}; widths and dtypes are equal"
-            )
+        alike = None if name.startswith(f"{STATE}.") else (like, tensors[like])
+        _check(transfer, name, tensors[name], batch.rows_on(axes), alike)
     return found
+
+
+def _check(
+    transfer: Transfer, name: str, tensor: Tensor, rows: int, alike: tuple[str, Tensor] | None
+) -> None:
+    """BoundaryError where a tensor has not the sizes that its name says.
+
+    ``alike`` is another one of the payload, whose width and dtype it must have, with its name.
+    """
+    inner = _inner(transfer, name)
+    if tensor.dim() != 1 + len(inner) or tensor.shape[0] != rows:
+        raise BoundaryError(
+            f"`{name}` must have {rows} rows on this rank, not shape {list(tensor.shape)}"
+        )
+    if any(size not in (None, own) for size, own in zip(inner, tensor.shape[1:], strict=True)):
+        raise BoundaryError(
+            f"`{name}` must be {[rows, *(size or 'width' for size in inner)]} on this rank, "
+            f"not {list(tensor.shape)}"
+        )
+    if alike is None:
+        return
+    other, value = alike
+    if tensor.shape[-1] != value.shape[-1] or tensor.dtype != value.dtype:
+        raise BoundaryError(
+            f"`{name}` is {list(tensor.shape)} {tensor.dtype} where `{other}` is "
+            f"{list(value.shape)} {value.dtype}; widths and dtypes are equal"
+        )
 
 
 def _inner(transfer: Transfer, name: str) -> tuple[int | None, ...]:
@@ -250,14 +261,20 @@ def captures_sent(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> dict[str, 
 
 
 def captures_received(
-    parts: tuple[Part, ...], tensors: Mapping[str, Tensor], batch: Batch[Any, Any]
+    transfer: Transfer,
+    parts: tuple[Part, ...],
+    tensors: Mapping[str, Tensor],
+    batch: Batch[Any, Any],
 ) -> dict[str, Tensor]:
     """Keeps the captures among ``tensors``; the other ones. BoundaryError where some are wrong."""
     rest = dict(tensors)
+    taken = {name: rest.pop(name, None) for name, _ in parts}
+    like = next((name for name in rest if not name.startswith(f"{STATE}.")), None)
+    alike = None if like is None else (like, rest[like])  # `received` refuses what has none
     for name, axes in parts:
-        value, rows = rest.pop(name, None), batch.rows_on(axes)
-        if value is None or value.shape[0] != rows:
-            what = "is missing" if value is None else f"has {value.shape[0]} rows, not {rows}"
-            raise BoundaryError(f"`{name}` {what}: captures that travel go on at every cut")
+        value = taken[name]
+        if value is None:
+            raise BoundaryError(f"`{name}` is missing: captures that travel go on at every cut")
+        _check(transfer, name, value, batch.rows_on(axes), alike)
         batch.captures[name.split(".")[1]].append(value)
     return rest

@@ -320,7 +320,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         transfer = self._incoming(batch)
         kept = pipeline.captured_parts(transfer, self.travels, self._first)
         self.start(batch)
-        rest = pipeline.captures_received(kept, tensors, batch)
+        rest = pipeline.captures_received(transfer, kept, tensors, batch)
         hidden = pipeline.received(transfer, rest, batch)
         batch.stream.at = self._first
         return hidden

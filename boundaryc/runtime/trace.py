@@ -182,5 +182,5 @@ def _boundary(line: str) -> str:
     edge = line.partition(":")[0].rstrip(".")
     source, to, target = edge.removeprefix("From ").partition(" to ")
     if edge.startswith("From ") and to:
-        return f"{source} -> {target.removeprefix('the ')}"
+        return f"{source.partition(',')[0]} -> {target.removeprefix('the ')}"
     return edge

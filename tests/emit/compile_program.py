@@ -13,12 +13,11 @@ import sys
 from typing import Any
 
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 HOPPER = GPUTarget("cuda", 90, 32)
-TYPES = {"weight": "*fp32", "bias": "*fp32", "scales": "*fp32", "input_scale": "*fp32"}
+TYPES = {"scales": "*fp32", "input_scale": "*fp32"}
 UNALIGNED = ("values", "input_scale")
 
 
@@ -32,11 +31,10 @@ def main(path: str, accesses: bool) -> None:
     names = [name for name in sorted(vars(kernels)) if name.endswith("_OPERATOR")]
     for name in names:
         kernel = name.removesuffix("_OPERATOR")
-        quantizes = "INT8" in name or "FP8" in name
-        warps = kernels.WARPS_TO_QUANTIZE if quantizes else kernels.WARPS
+        warps = vars(kernels)[kernel].warps
         for early in (True,) if accesses else (False, True):
             function = vars(kernels)[kernel.lower()]
-            ptx = compile_kernel(vars(kernels)[kernel], function, warps, early)
+            ptx = compile_kernel(vars(kernels)[kernel].kernel, function, warps, early)
             if accesses:
                 wide(kernel, ptx)
     assert names
@@ -44,8 +42,8 @@ def main(path: str, accesses: bool) -> None:
 
 def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
     """Down to machine code, as the first launch would; its assembly."""
-    constants = {"EPS": 1e-6, "OFFSET": 1.0, "SCALE": 0.22, "ROUNDED": True}
-    constants |= {"ACCUMULATE": tl.float32, "EARLY": early}
+    constants = {"EPS": 1e-6, "OFFSET": 1.0, "OUTPUT_EPS": 1e-5, "OUTPUT_OFFSET": 0.5}
+    constants |= {"SCALE": 0.22, "ROUNDED": True, "WIDE": False, "EARLY": early, "AGAIN": early}
     names = list(inspect.signature(function).parameters)
     constants = {name: value for name, value in constants.items() if name in names}
     signature: dict[str, str] = {}
@@ -56,7 +54,7 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
             signature[name] = "constexpr"
             continue
         number = name.endswith("stride")
-        signature[name] = "i32" if number else TYPES.get(name, "*bf16")
+        signature[name] = "i32" if number else _type(name)
         if name == "values":
             signature[name] = eight
         if name not in UNALIGNED:
@@ -67,6 +65,11 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
     assert ptx
     assert ("griddepcontrol.wait" in ptx) == early
     return str(ptx)
+
+
+def _type(name: str) -> str:
+    """The type of a pointer: parameters are float32, rows bfloat16."""
+    return "*fp32" if name.endswith(("weight", "bias")) else TYPES.get(name, "*bf16")
 
 
 def wide(name: str, ptx: str) -> None:

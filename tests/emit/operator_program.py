@@ -6,6 +6,7 @@ Its own process because Triton decides at import whether it interprets. Argument
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 from typing import Any
@@ -19,7 +20,7 @@ ROWS = (5, 0, 1, 3, 17, 9)
 
 
 def main(path: str) -> None:
-    """Three graphs for six numbers of rows: for none, for one, and for any other."""
+    """Three graphs for six numbers of rows: for none, for one, and any other; one machine code."""
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
     assert spec.loader is not None
@@ -32,19 +33,23 @@ def main(path: str) -> None:
         function = getattr(kernels, name.lower())
         compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
         for rows in ROWS:
-            given = arguments(name, rows, kernels.WIDTH.value)
+            given = arguments(function, rows, kernels.WIDTH.value)
             for found, wanted in zip(compiled(*given), function(*given), strict=True):
                 same(found, wanted)
         assert counters["stats"]["unique_graphs"] <= 3, (name, counters["stats"])
+        compiled_for = vars(kernels)[f"_{name}"].compiled
+        assert compiled_for == (0 if DEVICE == "cpu" else 1), "rows are part of a specialisation"
 
 
-def arguments(name: str, rows: int, width: int) -> list[Tensor]:
-    """Random rows, a weight, and the scale of a static quantisation."""
+def arguments(function: Any, rows: int, width: int) -> list[Tensor]:
+    """Random rows, parameters, and the scale of a static quantisation."""
     generator = torch.Generator().manual_seed(rows)
-    wide = [torch.randn(rows, width, generator=generator) for _ in range(1 + ("ADD" in name))]
-    given = [part.to(torch.bfloat16) for part in wide]
-    given.append(torch.ones(width))
-    given += [torch.tensor(0.02)] if "STATIC" in name else []
+    given: list[Tensor] = []
+    for name, param in inspect.signature(function).parameters.items():
+        if name in ("x", "residual"):
+            given.append(torch.randn(rows, width, generator=generator).to(torch.bfloat16))
+        elif param.default is param.empty:
+            given.append(torch.tensor(0.02) if name == "input_scale" else torch.ones(width))
     return [part.to(DEVICE) for part in given]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+import torch
 
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.drafts import draft, rendered
@@ -22,8 +26,11 @@ from boundaryc.plan.ops import (
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Goal, Path
 from boundaryc.plan.state import Phase, State
+from boundaryc.runtime import join
+from boundaryc.runtime.members import Members
 from boundaryc.topology import Sizes, build_mesh
 from tests.emit.facts import facts
+from tests.runtime.doubling import Doubler
 
 MESH = build_mesh(Sizes(tp=4, attn_dp=2, attn_cp=1, attn_tp=2, dense_tp=4, moe_dp=1))
 DP, TP = 0b01, 0b10
@@ -34,7 +41,7 @@ def prepare(start: State, goal: Goal, *ops: Operation) -> str:
     """The consumer's function of a boundary of plain adds and norms."""
     edge = Edge(Node("", "attention"), Node("attention", "mlp"))
     boundary = Boundary(edge, start, goal, facts(MESH, joins_sum=True), Path(ops, Cost()))
-    calls = Calls("attention", "mlp", BUILT_IN["add"], BUILT_IN["norm"], {})
+    calls = Calls("attention", "mlp", "mlp", BUILT_IN["add"], BUILT_IN["norm"], {})
     found = draft(boundary, Scope(MESH), calls, scoped=False).prepare
     return "\n".join(rendered(found, found.base, "mlp", ()))
 
@@ -71,6 +78,26 @@ def test_each_rank_adds_its_own_rows() -> None:
     assert "    hidden = join(hidden, rows.attn_tp.place(stream.residual))\n" in text
     assert "rank == 0" not in text
     assert "    stream.residual = groups.attn_tp.reduce_scatter(hidden)\n" in text
+
+
+def test_e97_a_slice_of_the_residual_is_added_to_its_rows_alone() -> None:
+    """Value 1s in 4 rows, the first rank's slice 3s, a sum that doubles: rows 8, 8, 2 and 2."""
+    start = State(Phase.CONTRIBUTION, DP, TP, DP | TP)
+    text = prepare(start, Goal(DP, DP), HandOff(), Join(), AllReduce(TP), Read())
+    log: list[str] = []
+    found: dict[str, Any] = {"join": join, "rms_norm": lambda x, weight: x * weight}
+    exec(f"from __future__ import annotations\n{text}", found)
+    residual, value = torch.full((2, 8), 3.0), torch.ones(4, 8)
+    stream = SimpleNamespace(take=lambda hidden: hidden, residual=residual)
+    rows = SimpleNamespace(attn_tp=Members((2, 2), 0))
+    groups = SimpleNamespace(attn_tp=Doubler(log))
+    batch = SimpleNamespace(groups=groups, rows=rows, stream=stream)
+
+    hidden = found["attention_to_mlp"](value, batch, SimpleNamespace(weight=torch.ones(8)))
+
+    assert hidden[:, 0].tolist() == [8.0, 8.0, 2.0, 2.0]
+    assert stream.residual.equal(hidden)
+    assert log == ["sum"]
 
 
 def test_an_operation_that_is_not_legal_is_a_bug() -> None:

@@ -55,13 +55,35 @@ stages:
   attention: {kind: attention, norm: {kind: rms, eps: 1.0e-5, weight_offset: 1.0}}
   mlp: {kind: ffn, norm: {kind: layer, eps: 1.0e-6, bias: true}}
 layers: {count: 2, default: [attention, mlp]}
-captures: {eagle: {after: [0, 1]}, own: {before: [1], rows: input}}
-topologies: {tp4_dp2: {tp: 4, attn_dp: 2}}
+captures: {eagle: {after: [0, 1], travels: true}, own: {before: [1], rows: input}}
+topologies: {tp8_dp2_cp2: {tp: 8, attn_dp: 2, attn_cp: 2}}
 variants: [ordinary, sequence_parallel]
-pipeline: {payload: partial}
+pipeline: {payload: complete}
 overlap: {two_batch: true}
 """
 """Reads and updates that take coefficients, with everything that a residual may meet."""
+STAGES = """boundaryc: 1
+stack: stages
+hidden_size: 64
+norm: {kind: layer, eps: 1.0e-6, bias: true}
+stages:
+  FIRST: {kind: attention, transform: norm}
+  SECOND: {kind: ffn, additive: {down_projection_bias: rank0}}
+  THIRD: {kind: ffn, sparse: true, update: mixes}
+operations:
+  mixes: {role: update, call: "tests.emit.operations:gated_add", params: [gate_of_the_residual],
+          facts: [row_wise, outlives_producer]}
+layers: {count: 4, default: [FIRST, THIRD], at: {0: [FIRST, SECOND], 1: [SECOND]}}
+topologies: {tp4_dp2: {tp: 4, attn_dp: 2}, tp2: {tp: 2}}
+variants: [ordinary, sequence_parallel]
+captures: {eagle_hidden_states: {after: [1, 2]}}
+pipeline: {payload: partial}
+"""
+LETTERS = STAGES.replace("FIRST", "a").replace("SECOND", "m").replace("THIRD", "e")
+SPELLED = STAGES.replace("FIRST", "sliding_window_attention_gqa")
+SPELLED = SPELLED.replace("SECOND", "gated_feed_forward_of_layer_0")
+SPELLED = SPELLED.replace("THIRD", "mixture_of_many_small_experts")
+"""Names that make capitals of a class, and names that fill lines."""
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +94,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trees = {output.stack: dict(output.files) for output in outputs}
     trees |= {name: in_memory(text(name))[1] for name in STACKS}
     own = {"fused": FUSED, "long_names": LONG, "streams": STREAMS}
+    own |= {"letters": LETTERS, "spelled": SPELLED}
     trees |= {name: in_memory(one)[1] for name, one in own.items()}
     trees |= {f"branch_{at}": in_memory(one)[1] for at, one in enumerate(BASES.values())}
     for stack, files in trees.items():

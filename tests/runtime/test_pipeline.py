@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -84,7 +83,8 @@ class Part:
         return normed
 
 
-def _on_ranks(program: Callable[[SimulatedGroups], Any], ranks: int = 2) -> list[Any]:
+def on_ranks(program: Callable[[SimulatedGroups], Any], ranks: int = 2) -> list[Any]:
+    """What every rank returns of ``program``."""
     world: World[Any] = World(ranks)
     return world.run(program)
 
@@ -96,7 +96,7 @@ def _whole(groups: SimulatedGroups, topology: str = "tp2") -> Tensor:
 
 @cache
 def _expected(topology: str) -> list[Tensor]:
-    return _on_ranks(lambda groups: _whole(groups, topology), 2 if topology == "tp2" else 4)
+    return on_ranks(lambda groups: _whole(groups, topology), 2 if topology == "tp2" else 4)
 
 
 Before = Callable[[Part, Any], Any]
@@ -129,7 +129,7 @@ def test_pp1_pp7_no_sum_is_done_twice(change: str, tail: str, topology: str) -> 
         hidden = second.stack.from_pp(sent, second.batch)
         return second.end(second.run(hidden))
 
-    found = _on_ranks(program, 2 if topology == "tp2" else 4)
+    found = on_ranks(program, 2 if topology == "tp2" else 4)
     for out, right in zip(found, _expected(topology), strict=True):
         torch.testing.assert_close(out, right, rtol=0, atol=1e-12)
 
@@ -164,7 +164,7 @@ def test_r04_r22_a_declared_sum_travels() -> None:
         assert torch.equal(after.stack.fold(both, after.batch), sent["residual"] + both)
         assert torch.equal(2 * (sent["residual"] + got), expected)
 
-    _on_ranks(program)
+    on_ranks(program)
 
 
 def test_a_cut_behind_an_empty_layer() -> None:
@@ -182,7 +182,7 @@ def test_a_cut_behind_an_empty_layer() -> None:
         last = Part(groups, tail, range(3, 5))
         return last.end(last.run(last.layer(3).attention.from_pp(again, last.batch)))
 
-    for found in (_on_ranks(program), _on_ranks(lambda groups: program(groups, COMPLETE))):
+    for found in (on_ranks(program), on_ranks(lambda groups: program(groups, COMPLETE))):
         for out, right in zip(found, _expected("tp2"), strict=True):
             torch.testing.assert_close(out, right, rtol=0, atol=1e-12)
 
@@ -202,67 +202,13 @@ def test_pp3_a_payload_says_which_rows_it_has() -> None:
         assert told == receiver.payload(batch, incoming=True)
         return [(one.name, one.rows, one.axes) for one in told]
 
-    partial = _on_ranks(lambda groups: program(groups, PARTIAL), 4)[3]
-    complete = _on_ranks(lambda groups: program(groups, COMPLETE), 4)[3]
+    partial = on_ranks(lambda groups: program(groups, PARTIAL), 4)[3]
+    complete = on_ranks(lambda groups: program(groups, COMPLETE), 4)[3]
     assert partial == [
         ("hidden_states.owes_tp_on_all", 8, ()),
         ("residual.on_tp", 2, ("attn_tp",)),
     ]
     assert complete == [("hidden_states", 8, ()), ("residual", 8, ())]
-
-
-def test_captures_stay_where_they_are_taken() -> None:
-    """What is kept between two layers is kept by the ranks that read it."""
-
-    def program(groups: SimulatedGroups) -> tuple[int, int]:
-        first = Part(groups, PARTIAL, range(2))
-        sent = first.stack.to_pp(first.run(first.enter()), first.batch)
-        second = Part(groups, PARTIAL, range(2, 5))
-        second.run(second.stack.from_pp(sent, second.batch))
-        return len(first.batch.captured("kept")), len(second.batch.captured("kept"))
-
-    assert _on_ranks(program) == [(1, 1)] * 2
-
-
-@pytest.mark.parametrize("rows", ["producer", "input"])
-def test_captures_that_travel(rows: str) -> None:
-    """At every later cut, so that the last ranks have all of them, in the order of the layers."""
-    kept = f"captures: {{kept: {{before: [1, 3, 4], rows: {rows}, travels: true}}}}\n"
-    whole = HEADED + TOPOLOGIES + kept
-
-    def program(groups: SimulatedGroups, tail: str, cuts: tuple[int, ...]) -> list[Tensor]:
-        hidden: Any = None
-        sent: dict[str, Tensor] = {}
-        for first, stop in pairwise((0, *cuts, 5)):
-            part = Part(groups, whole + tail, range(first, stop), "tp4_dp2")
-            hidden = part.stack.from_pp(sent, part.batch) if first else part.enter()
-            hidden = part.run(hidden)
-            if stop < 5:
-                told = part.stack.payload(part.batch, incoming=False)
-                sent = part.stack.to_pp(hidden, part.batch)
-                assert [(t.name, t.rows) for t in told] == [
-                    (name, tensor.shape[0]) for name, tensor in sent.items()
-                ]
-        part.end(hidden)
-        captured: list[Tensor] = part.batch.captured("kept")
-        return captured
-
-    for tail in (PARTIAL, COMPLETE):
-        uncut = _on_ranks(lambda groups, tail=tail: program(groups, tail, ()), 4)
-        cut = _on_ranks(lambda groups, tail=tail: program(groups, tail, (1, 2, 3, 4)), 4)
-        for ranks in zip(uncut, cut, strict=True):
-            assert [len(captured) for captured in ranks] == [3, 3]
-            for one, other in zip(*ranks, strict=True):
-                torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-
-    def lost(groups: SimulatedGroups) -> Any:
-        first = Part(groups, whole + PARTIAL, range(2))
-        sent = first.stack.to_pp(first.run(first.enter()), first.batch)
-        del sent["captured.kept.0"]
-        second = Part(groups, whole + PARTIAL, range(2, 5))
-        return second.stack.from_pp(sent, second.batch)
-
-    _refused(lost, "`captured.kept.0` is missing: captures that travel go on at every cut")
 
 
 def _sent(groups: SimulatedGroups, tail: str = PARTIAL, **more: Any) -> dict[str, Tensor]:
@@ -271,15 +217,17 @@ def _sent(groups: SimulatedGroups, tail: str = PARTIAL, **more: Any) -> dict[str
     return tensors
 
 
-def _refused(program: Callable[[SimulatedGroups], Any], match: str, ranks: int = 2) -> None:
+def refused(program: Callable[[SimulatedGroups], Any], match: str, ranks: int = 2) -> None:
+    """Runs a program that every rank must be refused."""
+
     def refused(groups: SimulatedGroups) -> None:
         with pytest.raises(BoundaryError, match=match):
             program(groups)
 
-    _on_ranks(refused, ranks)
+    on_ranks(refused, ranks)
 
 
-def test_what_is_no_payload_is_refused() -> None:
+def test_what_is_no_payload_isrefused() -> None:
     """Names of another state, missing tensors, other rows, widths and dtypes."""
     value, residual = "hidden_states.owes_tp_on_all", "residual.on_all"
 
@@ -293,12 +241,12 @@ def test_what_is_no_payload_is_refused() -> None:
         return program
 
     takes = "takes hidden_states.owes_tp_on_all and residual.on_all or hidden_states and residual"
-    _refused(given(lambda sent: {value: sent[value]}), takes + " or residual; it was given hidden")
-    _refused(given(lambda sent: {}), "it was given nothing")
-    _refused(given(lambda sent: {**sent, "more": sent[value]}), takes)
-    _refused(given(lambda sent: {**sent, residual: sent[residual][:2]}), "must have 3 rows on this")
-    _refused(given(lambda sent: {**sent, residual: sent[residual][:, :8]}), r"is \[3, 8\] torch")
-    _refused(given(lambda sent: {**sent, residual: sent[residual].float()}), "float32 where")
+    refused(given(lambda sent: {value: sent[value]}), takes + " or residual; it was given hidden")
+    refused(given(lambda sent: {}), "it was given nothing")
+    refused(given(lambda sent: {**sent, "more": sent[value]}), takes)
+    refused(given(lambda sent: {**sent, residual: sent[residual][:2]}), "must have 3 rows on this")
+    refused(given(lambda sent: {**sent, residual: sent[residual][:, :8]}), r"is \[3, 8\] torch")
+    refused(given(lambda sent: {**sent, residual: sent[residual].float()}), "float32 where")
 
 
 def test_ranks_with_another_policy_are_told() -> None:
@@ -315,7 +263,7 @@ def test_ranks_with_another_policy_are_told() -> None:
         assert [part.name for part in own] == ["hidden_states.complete_on_all", "residual.on_tp"]
         return other.from_pp({part.name: torch.zeros(part.rows, WIDTH) for part in own}, batch)
 
-    _refused(program, "both sides load the same stack, topology and policy", 4)
+    refused(program, "both sides load the same stack, topology and policy", 4)
 
 
 def test_where_there_is_no_cut() -> None:
@@ -346,12 +294,12 @@ def test_where_there_is_no_cut() -> None:
         part.run(part.enter())
         return part.stack.to_pp(torch.ones(3, WIDTH), part.batch)
 
-    _refused(last, "the last layers: leave the stack through its final norm")
-    _refused(early, "to_pp follows the last stage of this rank's layers")
-    _refused(first, "start the stack instead")
-    _refused(inside, "from_pp is for the first stage of a rank's layers")
-    _refused(undeclared, "declare `pipeline` in its file")
-    _refused(foreign, "does not belong to this residual stream")
+    refused(last, "the last layers: leave the stack through its final norm")
+    refused(early, "to_pp follows the last stage of this rank's layers")
+    refused(first, "start the stack instead")
+    refused(inside, "from_pp is for the first stage of a rank's layers")
+    refused(undeclared, "declare `pipeline` in its file")
+    refused(foreign, "does not belong to this residual stream")
 
 
 def test_the_stages_behind_a_cut_run_in_their_order() -> None:
@@ -362,7 +310,7 @@ def test_the_stages_behind_a_cut_run_in_their_order() -> None:
         hidden = part.stack.from_pp(_sent(groups), part.batch)
         return part.run(hidden, range(4, 5))
 
-    _refused(program, "`attention` of layer 4 does not come first")
+    refused(program, "`attention` of layer 4 does not come first")
 
 
 SEGMENTS = PARTIAL + "segments: true\n"
@@ -390,7 +338,7 @@ def test_a_forward_in_segments_between_other_forwards() -> None:
         sent = first.stack.to_pp(hidden, first.batch)
         return second.end(in_segments(second, second.stack.from_pp(sent, second.batch)))
 
-    for out, right in zip(_on_ranks(program), _expected("tp2"), strict=True):
+    for out, right in zip(on_ranks(program), _expected("tp2"), strict=True):
         assert torch.equal(out, right)
 
 
@@ -433,10 +381,10 @@ def test_segments_that_are_none() -> None:
         part.enter()
         part.batch.segment()
 
-    _refused(starts, "only the segment with the first layer starts one")
-    _refused(stale, "start the layer stack before entering a stage")
-    _refused(inside, "a segment ends between two stages; finish this stage first")
-    _refused(exits, "a segment ends between two stages; close the exit first")
-    _refused(skipping, "the final norm follows the last stage of the stack")
-    _refused(unstarted, "start the layer stack before entering a stage")
-    _refused(undeclared, "declare `segments: true` in its file")
+    refused(starts, "only the segment with the first layer starts one")
+    refused(stale, "start the layer stack before entering a stage")
+    refused(inside, "a segment ends between two stages; finish this stage first")
+    refused(exits, "a segment ends between two stages; close the exit first")
+    refused(skipping, "the final norm follows the last stage of the stack")
+    refused(unstarted, "start the layer stack before entering a stage")
+    refused(undeclared, "declare `segments: true` in its file")

@@ -147,6 +147,8 @@ def test_callers_outside_generated_code_have_no_boundary() -> None:
     [
         ("From attention to the mlp: sum over tp, add, norm.", "attention -> mlp"),
         ("From attention to mlp.", "attention -> mlp"),
+        ("From attention, completed, to mlp: cut over tp, add, norm.", "attention -> mlp"),
+        ("From mlp to the end of the stack: add.", "mlp -> end of the stack"),
         ("Leaves a complete output to what follows: sum over tp.", "Leaves a complete output to"),
         ("", ""),
     ],

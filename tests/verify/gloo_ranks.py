@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -18,6 +20,7 @@ from boundaryc.verify.meddling import MeddlingProgram
 from boundaryc.verify.pipeline import batch_facts
 from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.run import Prover
+from boundaryc.verify.scene import Held
 from boundaryc.verify.world import SimulatedGroups
 from tests.runtime.ranks import RecordingGroups, groups
 from tests.verify.subjects import prover
@@ -45,33 +48,59 @@ def forwards(
     return found
 
 
-class StageProgram(RankProgram):
-    """The part of a forward that one rank of a two-stage pipeline runs, on real ranks."""
+class WholeProgram(RankProgram):
+    """A forward that is compared and kept: what every stage saw, its residual, and the output."""
+
+    def __init__(self, scene: Any, groups: SimulatedGroups) -> None:
+        super().__init__(scene, groups)
+        self.kept: dict[str, Tensor] = {}
+
+    def _compare(self, what: str, value: Tensor, held: Held, expected: Tensor) -> None:
+        super()._compare(what, value, held, expected)
+        self.kept[what] = value[held.positions].clone()
+
+
+class StageProgram(WholeProgram):
+    """The parts of a forward that one rank of a pipeline runs, on real ranks.
+
+    Two sets of ranks run the layers between cuts in turns, so that one forward has any number of
+    cuts: what crosses one is sent by torch.distributed to the rank with the same number.
+    """
 
     def forward(self) -> float:
-        """Runs this rank's layers; what crosses the cut is sent by torch.distributed."""
-        walk, (cut,) = self.scene.subject.plan.graph.walk, self.scene.cell.cuts
+        """Runs this rank's layers."""
+        walk, cuts = self.scene.subject.plan.graph.walk, self.scene.cell.cuts
         ranks = self.scene.topology.spec.tp
-        if dist.get_rank() < ranks:
-            self.stack.start(self.batch)
-            hidden = self._layers(range(cut), self._embed())
-            told = self.stack.payload(self.batch, incoming=False)
-            sent = self.stack.to_pp(hidden, self.batch)
-            assert [(one.name, self._shape(one, one.rows)) for one in told] == [
-                (name, tensor.shape) for name, tensor in sent.items()
-            ]
-            for tensor in sent.values():
-                _send(self._part(tensor), dist.get_rank() + ranks)
-            return self.error
-        self.stack = self._pipeline.stack(cut)
-        self.batch = self.stack.batch(**batch_facts(self.scene.cell))
-        received = {
-            one.name: self._received(one, dist.get_rank() - ranks)
-            for one in self.stack.payload(self.batch, incoming=True)
-        }
-        hidden = self.stack.from_pp(received, self.batch)
-        self._end(self._layers(range(cut, len(walk)), hidden))
+        own, self._peer = dist.get_rank() // ranks, (dist.get_rank() + ranks) % (2 * ranks)
+        for number, (first, stop) in enumerate(pairwise([0, *cuts, len(walk)])):
+            if number % 2 == own:
+                hidden = self._layers(range(first, stop), self._begin(first))
+                self._leave(hidden, stop)
         return self.error
+
+    def _begin(self, first: int) -> Any:
+        """What the layers from ``first`` on start with."""
+        if first == 0:
+            self.stack.start(self.batch)
+            return self._embed()
+        self.stack = self._pipeline.stack(first)
+        self.batch = self.stack.batch(**batch_facts(self.scene.cell))
+        told = self.stack.payload(self.batch, incoming=True)
+        received = {one.name: self._received(one) for one in told}
+        return self.stack.from_pp(received, self.batch)
+
+    def _leave(self, hidden: Any, stop: int) -> None:
+        """Hands what the layers before ``stop`` left to other ranks, or ends the stack."""
+        if stop == len(self.scene.subject.plan.graph.walk):
+            self._end(hidden)
+            return
+        told = self.stack.payload(self.batch, incoming=False)
+        sent = self.stack.to_pp(hidden, self.batch)
+        assert [(one.name, self._shape(one, one.rows)) for one in told] == [
+            (name, tensor.shape) for name, tensor in sent.items()
+        ]
+        for tensor in sent.values():
+            _send(self._part(tensor), self._peer)
 
     def _layers(self, layers: range, hidden: Any) -> Any:
         for index in layers:
@@ -97,12 +126,12 @@ class StageProgram(RankProgram):
         width = self.scene.subject.fixture.width
         return (rows, *(width if size is None else size for size in part.inner))
 
-    def _received(self, part: PayloadTensor, source: int) -> Tensor:
+    def _received(self, part: PayloadTensor) -> Tensor:
         group, sizes = self._sizes(part.rows)
         own = sizes[0] if len(sizes) == 1 else sizes[group.rank]
         tensor = torch.empty(self._shape(part, own), dtype=torch.float64)
         if tensor.numel():
-            dist.recv(tensor, source)
+            dist.recv(tensor, self._peer)
         if len(sizes) == 1:
             return tensor
         whole: Tensor = group.all_gather(tensor, sizes)
@@ -114,11 +143,35 @@ def _send(tensor: Tensor, target: int) -> None:
         dist.send(tensor.contiguous(), target)
 
 
-def stages(rank: int, text: str, cells: Sequence[Cell]) -> list[float]:
-    """The largest error of each cell on this rank, which runs one half of a cut stack."""
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A cut forward on one rank beside the uncut one: the largest error of both, and their bits.
+
+    ``every`` names what the uncut one kept, ``own`` what this rank's layers kept of that, and
+    ``differing`` what of it is not equal bit for bit.
+    """
+
+    error: float
+    every: frozenset[str]
+    own: frozenset[str]
+    differing: tuple[str, ...]
+
+
+def stages(rank: int, text: str, cells: Sequence[Cell]) -> list[Compared]:
+    """Runs cells cut, in turns with the other ranks, and uncut, on either set of ranks alone."""
+    uncut: dict[Cell, WholeProgram] = {}
     found = []
     for cell in cells:
         scene: Any = _prover(text).scene(cell, None)
-        provider = groups(scene.topology.spec.tp)
-        found.append(StageProgram(scene, cast(SimulatedGroups, provider)).forward())
+        provider = cast(SimulatedGroups, groups(scene.topology.spec.tp))
+        alone = replace(cell, cuts=())
+        if alone not in uncut:
+            uncut[alone] = WholeProgram(_prover(text).scene(alone, None), provider)
+            uncut[alone].forward()
+        cut, whole = StageProgram(scene, provider), uncut[alone].kept
+        error = max(cut.forward(), uncut[alone].error)
+        differing = tuple(
+            what for what, value in cut.kept.items() if not torch.equal(value, whole[what])
+        )
+        found.append(Compared(error, frozenset(whole), frozenset(cut.kept), differing))
     return found

@@ -31,6 +31,7 @@ from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED, inap
 from boundaryc.topology.mesh import Sizes, build_mesh
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.modules import forget, import_package
+from boundaryc.verify.world import SimulatedGroups, World
 from tests.plan.simulated import kinds, subject, verified
 from tests.plan.stacks import ATTENTION, EXPERTS, MLP, stack, topology
 from tests.runtime.doubling import Doubler
@@ -145,6 +146,41 @@ def test_e15_the_last_experts_behind_an_all_to_all() -> None:
             behind = kinds(found.traces[0][calls:])
             assert behind
             assert set(behind) == {"all_gather(tp)"}
+
+
+def test_e98_experts_on_their_own_rows_take_this_ranks_slice() -> None:
+    """Values 0 to 3 over residual 1s, rank 1 of 2: rows of 3 and 4; at the entry the slice."""
+    mlp, experts = (replace(one, read="raw") for one in (replace(MLP, defer=False), EXPERTS))
+    sample = stack(
+        topology(2, all_to_all=True),
+        layers=(("experts", "mlp"), ("experts",)),
+        stages=(mlp, experts),
+        variants=("ordinary",),
+    )
+    files = emit(plan_stack(sample), Origin("sample.yaml", "boundaryc compile", "0" * 64)).files
+    package = import_package(files, "sample")
+
+    def program(groups: SimulatedGroups) -> tuple[list[float], list[float], list[float]]:
+        stack_ = package.load("tp2_dp1_cp1_dense2_moe1_a2a", groups, policy="ar")
+        batch = stack_.batch(rows_per_dp=[4], padding="unpadded", mode="prefill")
+        stack_.start(batch)
+        first, second = (stack_.layer(index).bind() for index in range(2))
+        numbers = torch.arange(4.0, dtype=torch.float64)[:, None].expand(4, 64)
+        entered = first.experts.prepare(numbers - 1, batch)
+        with first.experts.exit(batch) as output:
+            hidden = output.reduce_output(1 - entered)
+        hidden = first.mlp.prepare(output.finish(hidden), batch)
+        whole = hidden[:, 0].tolist()
+        with first.mlp.exit(batch) as output:
+            hidden = output.reduce_output(numbers / 2)  # of two ranks
+        given = second.experts.prepare(output.finish(hidden), batch)
+        return entered[:, 0].tolist(), whole, given[:, 0].tolist()
+
+    assert World[Any](2).run(program) == [
+        ([-1.0, 0.0], [1.0] * 4, [1.0, 2.0]),
+        ([1.0, 2.0], [1.0] * 4, [3.0, 4.0]),
+    ]
+    forget(package)
 
 
 SHARDED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +83,18 @@ def test_a_bias_that_is_not_declared_is_refused(stack: Any, name: str) -> None:
 def test_a_declared_bias_that_is_missing_is_refused(stack: Any, name: str, norm: Any) -> None:
     """A bias of None and no attribute of that name are the same."""
     with pytest.raises(BoundaryError, match=f"^{name} is bound to a norm without a bias"):
+        stack.layer(0).bind(**AGREED | {name: norm})
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp"])
+@pytest.mark.parametrize("bias", [True, 0.5, [0.0] * 64], ids=["flag", "number", "list"])
+def test_a_bias_that_is_no_tensor_is_refused(stack: Any, name: str, bias: object) -> None:
+    """Whether the file declares one or not."""
+    norm = SimpleNamespace(weight=torch.ones(64), bias=bias)
+    kind = type(bias).__name__
+    with pytest.raises(
+        BoundaryError, match=f"^{name} is bound to a norm whose bias is of type {kind}"
+    ):
         stack.layer(0).bind(**AGREED | {name: norm})
 
 

@@ -108,9 +108,9 @@ def test_kinds_as_generated() -> None:
     """Each is called by its own function; a layer binds what the norm needs."""
     files = compiled(HEAD + KINDS + TOPOLOGIES)[1]
     text = files["tp2/ordinary.py"]
-    assert "layer_norm(hidden, output_norm.weight, eps=0.25, offset=1.0)" in text
-    assert "biased_layer_norm(hidden, output_norm.weight, output_norm.bias)" in text
-    assert "add_rms_norm(" in text
+    assert "hidden, stream.residual = layer_add_rms_norm(\n" in text
+    assert "        output_eps=0.25,\n        output_offset=1.0,\n        eps=0.5,\n" in text
+    assert "biased_add(hidden, stream.residual, output_norm.weight, output_norm.bias)" in text
     assert "experts: BiasedNorm" in files["layers.py"]
     assert "plain: " not in files["layers.py"].partition("def bind")[2].partition("class ")[0]
     none = compiled(HEAD + NONE + TOPOLOGIES)[1]["tp2/ordinary.py"]
@@ -122,7 +122,7 @@ def test_nm3_generated_calls_say_where_a_norm_is_another_one() -> None:
     """The stack's is the default of what is called; what no stage changes is no argument."""
     _, files = compiled(HEAD + OWN + TOPOLOGIES)
     text = files["tp2/ordinary.py"]
-    assert "rms_norm(hidden, output_norm.weight, eps=0.25)" in text
+    assert "        output_eps=0.25,\n        eps=0.5,\n" in text
     assert "rms_norm(stream.residual, norm.weight, eps=0.25)" in text
     assert "        eps=0.5,\n        offset=-0.5,\n        rounded=True,\n" in text
     assert "(x: Tensor, weight: Tensor, eps: float = EPS, offset: float" in files["rowwise.py"]

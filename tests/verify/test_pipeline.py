@@ -217,7 +217,7 @@ def test_captures_arrive_as_they_were_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.failure for one in map(subject.run, cells) if one.failure] == []
 
     def reversed_rows(*parts: Any) -> dict[str, Tensor]:
-        rest, batch = received(*parts), parts[2]
+        rest, batch = received(*parts), parts[-1]
         for values in batch.captures.values():
             values[:] = [value.flip(0) for value in values]
         return rest

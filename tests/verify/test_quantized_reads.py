@@ -101,10 +101,18 @@ ONE = f"""{HEAD}stages:
 layers: {{count: 2, default: [attention, mlp, gate, dense]}}
 topologies: {{dp2: {{tp: 2, attn_dp: 2, {LINK}}}}}
 """
+GROUPS, OTHER = "to_fp8_group128(hidden)", '__import__("boundaryc.runtime").runtime'
+SUMS = "add_int8(hidden, stream.residual)\n    return values, scales\n"
 BROKEN = {
-    "tokens in another order": ('(hidden, "group128")', '(hidden.flip(0), "group128")'),
-    "one scale for all of a token": ('(hidden, "group128")', '(hidden, "token")'),
-    "another format": ("return quantize_int8(hidden)", 'return quantize_fp8(hidden, "token")'),
+    "tokens in another order": (GROUPS, GROUPS.replace("(hidden)", "(hidden.flip(0))")),
+    "one scale for all of a token": (
+        GROUPS,
+        f'{OTHER}.quantize_fp8(hidden, "token")',
+    ),
+    "another format": (
+        SUMS,
+        SUMS.replace("values, scales\n", f'{OTHER}.quantize_fp8(stream.residual, "token")\n'),
+    ),
     "a scale of its own": (
         "        input_scale.input_scale,\n",
         "        1.0001 * input_scale.input_scale,\n",
@@ -123,14 +131,10 @@ BROKEN = {
         "return values, scales.roll(1, 0), hidden",
     ),
     "values that were cut off": (
-        "return quantize_int8(hidden)",
-        "values, scales = quantize_int8(hidden)\n"
-        "    return (hidden / scales).to(values.dtype), scales",
+        SUMS,
+        SUMS.replace("return values,", "return (stream.residual / scales).to(values.dtype),"),
     ),
-    "a scale that is not shared": (
-        "return quantize_int8(hidden)",
-        "values, scales = quantize_int8(hidden)\n    return values, scales * 1.000001",
-    ),
+    "a scale that is not shared": (SUMS, SUMS.replace("scales\n", "scales * 1.000001\n")),
 }
 
 
@@ -166,7 +170,7 @@ def test_both_forms_are_generated() -> None:
 
     read = "values, scales, stream.residual = add_rms_norm_fp8("
     assert f"    {read}hidden, stream.residual, norm.weight)\n{moved}\n" in text
-    assert "    hidden = groups.tp.all_gather(hidden)\n    return quantize_fp8(hidden" in text
+    assert "    hidden = groups.tp.all_gather(hidden)\n    return to_fp8(hidden)" in text
     assert "all_gather(tp)  mlp computes on all rows: the values\n" in text
     assert "all_gather(tp)  mlp computes on all rows: their scales\n" in text
 

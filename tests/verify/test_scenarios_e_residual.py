@@ -146,13 +146,13 @@ def post_normed() -> Stack:
 
 
 def test_nm6_the_norm_of_an_output_stands_between_sum_and_add() -> None:
-    """vllm-project/vllm#53273: sum, post-norm, then add and pre-norm as one call."""
+    """vllm-project/vllm#53273: the sum, then post-norm, add and pre-norm as one call."""
     text = declared(
         "  attention: {kind: attention, transform: norm}\n  mlp: {kind: ffn, transform: norm}\n"
     )
     _, files = compiled(text)
     lines = function(files["tp2/ordinary.py"], "attention_to_mlp")
-    steps = ("all_reduce(", "rms_norm(hidden, output_norm.weight)", "add_rms_norm(")
+    steps = ("all_reduce(", "rms_add_rms_norm(", "output_norm.weight", "norm.weight")
     places = [lines.index(step) for step in steps]
     assert places == sorted(places)
     with subject(post_normed()) as runs:
@@ -169,7 +169,7 @@ def test_nm3_only_declared_norms_run_with_the_declared_eps(post: bool, eps: str)
     _, files = compiled(text)
     module, rowwise = files["tp2/ordinary.py"], files["rowwise.py"]
     assert ("output_norm" in module) is post
-    assert function(module, "attention_to_mlp").count("rms_norm(") == 1 + post
+    assert ("= rms_add_rms_norm(" in function(module, "attention_to_mlp")) is post
     assert f"{float(eps)!r}" in rowwise + files["kernels.py"]
     runs = prover(text)
     for policy in POLICIES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.verify.faults.fault import Fault
 
-SCRIPT = "boundaryc/emit/script.py"
+MOVES, SCRIPT = "boundaryc/emit/moves.py", "boundaryc/emit/script.py"
 DRAFTS = "boundaryc/emit/drafts.py"
 VIEWS = "boundaryc/emit/topology_views.py"
 
@@ -19,7 +19,7 @@ FAULTS = (
     _fault(
         "sum-dropped",
         "An all-reduce is not written.",
-        SCRIPT,
+        MOVES,
         'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n'
         '        self._say(f"sum over {group}")',
         'self._complete(step, self.value)\n        self._say(f"sum over {group}")',
@@ -28,7 +28,7 @@ FAULTS = (
     _fault(
         "sum-twice",
         "An all-reduce is written twice.",
-        SCRIPT,
+        MOVES,
         'self._complete(step, f"groups.{group}.all_reduce({self.value})")\n'
         '        self._say(f"sum over {group}")',
         'self._put(f"{self.value} = groups.{group}.all_reduce({self.value})")\n'
@@ -39,7 +39,7 @@ FAULTS = (
     _fault(
         "sum-in-the-wrong-group",
         "A sum is done over all ranks instead of those that owe it.",
-        SCRIPT,
+        MOVES,
         "    def _all_reduce(self, step: Step, axes: int) -> None:\n"
         "        group = self.scope.group(axes)",
         "    def _all_reduce(self, step: Step, axes: int) -> None:\n"
@@ -49,7 +49,7 @@ FAULTS = (
     _fault(
         "placed-sum-without-the-sum",
         "A placed sum is over the gathered ranks only: what they owed stays partial.",
-        SCRIPT,
+        MOVES,
         "group = self.scope.group(gather | total)",
         "group = self.scope.group(gather)",
         "values",
@@ -58,11 +58,13 @@ FAULTS = (
         "norm-before-sum",
         "The norm sees the residual before the contribution is added.",
         SCRIPT,
-        "self._put(fused(kernel, calls.norm, calls.read.params[0], names, calls.scale))",
-        'self._put(f"added = {self.residual} + {self.value}")\n'
-        "        call = fused(kernel, calls.norm, calls.read.params[0], names, calls.scale)\n"
-        '        self._put(call.replace(f"({self.value}, ", f"(0 * {self.value}, "))\n'
-        '        self._put(f"{self._written} = added")',
+        "        self.script.lines += lines\n",
+        "        if kernel.adds and kernel.norm:\n"
+        '            self._put(f"added = {self.residual} + {self.value}")\n'
+        '            wrong = f"(0 * {self.value}, "\n'
+        '            lines = [one.replace(f"({self.value}, ", wrong) for one in lines]\n'
+        '            lines.append(f"{self._written} = added")\n'
+        "        self.script.lines += lines\n",
         "values",
     ),
     _fault(
@@ -84,7 +86,7 @@ FAULTS = (
     _fault(
         "wrong-rows",
         "A slice takes rows by the sizes of the coarser side.",
-        SCRIPT,
+        MOVES,
         "self.scope.row(axes, step.after.rows)\n        for name",
         "self.scope.row(axes, axes)\n        for name",
         "values",
@@ -93,7 +95,7 @@ FAULTS = (
     _fault(
         "gather-of-the-wrong-value",
         "A gather of the residual gathers what came in instead.",
-        SCRIPT,
+        MOVES,
         "all_gather({self.residual}{sizes})",
         "all_gather({self.value}{sizes})",
         "refusals",
@@ -101,7 +103,7 @@ FAULTS = (
     _fault(
         "gather-without-sizes",
         "A variable gather is written without its sizes.",
-        SCRIPT,
+        MOVES,
         '        return f", rows.{self.scope.row(axes, finer)}.sizes"',
         '        return ""',
         "census",
@@ -109,7 +111,7 @@ FAULTS = (
     _fault(
         "joined-sum-is-no-stream",
         "A joined sum is taken for an input: the residual is never written.",
-        SCRIPT,
+        MOVES,
         "        if step.after.phase is Phase.STREAM:\n            self._write(expression)",
         "        if step.after.phase is Phase.INITIAL:\n            self._write(expression)",
         "values",

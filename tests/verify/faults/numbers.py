@@ -155,7 +155,7 @@ FAULTS = (
     _emitted(
         "norm-of-the-other-stage",
         "A norm is called with the eps and the offset of the stage before it.",
-        "boundaryc/emit/functions.py",
+        "boundaryc/emit/around.py",
         "norm=norm_call(plan.stack, consumer)",
         "norm=norm_call(plan.stack, producer)",
         "values",

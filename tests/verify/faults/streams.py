@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.verify.faults.fault import Fault
 
-SCRIPT = "boundaryc/emit/script.py"
+MOVES, SCRIPT = "boundaryc/emit/moves.py", "boundaryc/emit/script.py"
 HYPER = "boundaryc/runtime/hyper.py"
 
 FAULTS = (
@@ -12,7 +12,7 @@ FAULTS = (
         "state-left-behind",
         "emitter",
         "What a read kept does not move with the residual's rows.",
-        SCRIPT,
+        MOVES,
         'self._put(f"stream.kept = tuple({moved} for part in stream.kept)")',
         "pass",
         ("values", "refusals"),

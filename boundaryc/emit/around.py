@@ -1,0 +1,70 @@
+"""The operations around a boundary, as its functions call them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boundaryc.emit.calls import Calls
+from boundaryc.emit.imported import imported_names
+from boundaryc.emit.norms import norm_call
+from boundaryc.emit.shown import shown
+from boundaryc.graph.build import ENTRY, FINAL, MERGE
+from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
+from boundaryc.plan import ops
+from boundaryc.plan.access import handed_off
+from boundaryc.plan.result import Boundary, StackPlan
+
+NO_READ = "raw"
+"""How the residual is read where no norm is: what a branch is given has been read."""
+
+
+def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
+    """The operations around a boundary; ``access`` is what its producer leaves in the stream."""
+    producer, consumer = boundary.edge.producer, boundary.edge.consumer
+    if boundary.edge.forks:
+        return Calls(producer, consumer, consumer, None, plan.operations[NO_READ], {})
+    target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
+    read = plan.operations[target.read if target else final_read(plan.stack)]
+    called, names = shown(plan.stack, consumer), imported_names(plan)
+    calls = Calls(producer, consumer, called, None, read, names, access)
+    calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
+    calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
+    calls = replace(calls, norm=norm_call(plan.stack, consumer))
+    if target is not None:
+        calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
+    if producer == ENTRY:
+        enter = plan.operations[enter_operation(plan.stack)]
+        return replace(calls, enter=None if enter.call is None else enter)
+    stage = plan.stack.stage(producer)
+    update, declared = plan.operations[stage.update], stage.transform
+    calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
+    following = plan.operations[target.update] if target else None
+    kept = _leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion))
+    calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
+    if declared is None:
+        return calls
+    transform = plan.operations[transform_operation(declared.name)]
+    output_norm = norm_call(plan.stack, producer)
+    calls = replace(calls, transform=transform, factor=declared.scale, output_norm=output_norm)
+    waits = handed_off(boundary).transform
+    return replace(calls, carried=calls.params) if waits else calls
+
+
+def _leaves_alone(
+    boundary: Boundary,
+    update: Operation,
+    read: Operation,
+    following: Operation | None,
+    *,
+    fusion: bool,
+) -> bool:
+    """Whether the residual that was read is new and nothing writes it: the certificate.
+
+    It is what a built-in update made, not what a model or a collective handed over, the built-in
+    read returned something else, and the update that is next given it, ``following``, is no
+    function from outside, which may write over it.
+    """
+    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
+    alone = following is None or following.call is None
+    alone &= not fusion  # a fused kernel may write over the residual too
+    return update.call is None and not joins and read.facts.plain_norm and alone

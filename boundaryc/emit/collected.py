@@ -1,0 +1,78 @@
+"""Functions of one topology as they are collected: drafts, where they are used, their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
+from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
+from boundaryc.emit.layout_text import listed
+from boundaryc.emit.scope import Scope
+from boundaryc.emit.shown import shown
+from boundaryc.graph.build import Edge
+from boundaryc.language.model import Stack
+from boundaryc.plan.result import TopologyPlan
+
+DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
+
+
+class Use(NamedTuple):
+    """One place that needs a function: an edge, in batches of one column, under one policy."""
+
+    edge: Edge
+    column: int
+    policy: str
+
+
+@dataclass(slots=True)
+class Named(Generic[DraftT]):
+    """A draft with its uses and, in the end, its name."""
+
+    draft: DraftT
+    uses: list[Use] = field(default_factory=list)
+    how: str = ""
+    name: str = ""
+    when: tuple[str, ...] = ()
+
+    def following(self, stack: Stack) -> str:
+        """What comes after the stage whose exit this is, for people."""
+        names = distinct(use.edge.consumer for use in self.uses)
+        return listed([shown(stack, name) for name in names], "or")
+
+
+@dataclass(slots=True)
+class VariantFunctions:
+    """The functions of one batch variant, in the order in which a forward meets them.
+
+    ``beside`` are those of its other module, for a model that uses outputs between stages;
+    ``accesses`` and ``resumes`` are what they make up.
+    """
+
+    variant: str
+    functions: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
+    exits: dict[tuple[object, ...], Named[ExitDraft]] = field(default_factory=dict)
+    beside: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
+    accesses: dict[tuple[object, ...], Named[AccessDraft]] = field(default_factory=dict)
+    resumes: dict[tuple[object, ...], Named[ResumeDraft]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TopologyFunctions:
+    """Everything one topology needs; ``drafts`` has the functions of each use.
+
+    ``between`` has those for a model that uses outputs between stages.
+    """
+
+    plan: TopologyPlan
+    scope: Scope
+    variants: dict[str, VariantFunctions]
+    drafts: dict[Use, Drafts]
+    between: dict[Use, Between]
+    order: tuple[Edge, ...]
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Each name once, in alphabetical order."""
+    return sorted(set(names))

@@ -1,0 +1,186 @@
+"""What functions and records of a topology are called, by what tells them from their namesakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from boundaryc.emit.between import AccessDraft, ResumeDraft
+from boundaryc.emit.collected import (
+    DraftT,
+    Named,
+    TopologyFunctions,
+    Use,
+    VariantFunctions,
+    distinct,
+)
+from boundaryc.emit.drafts import Draft, ExitDraft
+from boundaryc.emit.naming import Traits, suffixes
+from boundaryc.emit.when import when
+from boundaryc.graph.build import FINAL, Edge
+from boundaryc.plan.result import StackPlan, TopologyPlan
+
+
+def name_beside(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+    """Names what a model that uses outputs between stages needs."""
+    taken: set[str] = set()
+    auto = plan.stack.policy_auto
+    _name_all(known.beside.values(), taken, auto, str)
+    _name_all(known.accesses.values(), taken, auto, str.upper)
+    _name_all(known.resumes.values(), taken, auto, str.upper)
+    for group in by_base(known.beside.values()):
+        _tell_apart(plan, topology, known, group, leaving=False)
+
+
+def name_functions(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+    """Names the functions and exits of a variant."""
+    taken: set[str] = set()
+    _name_all(known.functions.values(), taken, plan.stack.policy_auto, str)
+    _name_all(known.exits.values(), taken, plan.stack.policy_auto, str.upper)
+    for group in by_base(known.functions.values()):
+        _tell_apart(plan, topology, known, group, leaving=True)
+
+
+def _tell_apart(
+    plan: StackPlan,
+    topology: TopologyPlan,
+    known: VariantFunctions,
+    group: list[Named[Draft]],
+    *,
+    leaving: bool,
+) -> None:
+    """Says of each of several namesakes when it runs; ``leaving``: some end a stage."""
+    every = {use.edge for named in group for use in named.uses}
+    for named in group if len(group) > 1 else ():
+        leaves = leaving and _leaves(named.draft)
+        named.when = when(plan, topology, known.variant, named.uses, every, leaves=leaves)
+
+
+def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
+    """The drafts in groups of those that would like the same name."""
+    groups: dict[str, list[Named[DraftT]]] = {}
+    for one in named:
+        groups.setdefault(one.draft.base, []).append(one)
+    return list(groups.values())
+
+
+def _name_all(
+    named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
+) -> None:
+    for group in by_base(named):
+        found = suffixes([_traits(one, auto) for one in group])
+        for one, suffix in zip(group, found, strict=True):
+            one.name = unique(case(one.draft.base), case(suffix), taken)
+
+
+LONGEST = 80
+"""How long a name may become by what tells it from others."""
+
+
+def unique(base: str, suffix: str, taken: set[str]) -> str:
+    """``base`` with ``suffix``, or the first numbered form that is not taken; takes it.
+
+    Where that is too long the name only says that it is another form, which is told elsewhere.
+    """
+    name = base + suffix
+    if len(name) > LONGEST and suffix:
+        name = base + ("_FORM" if base.isupper() else "_form")
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    taken.add(free)
+    return free
+
+
+def policy_words(policies: list[str], auto: str) -> str:
+    """Policies as words of an identifier; what `auto` stands for goes before all others."""
+    if auto in policies:
+        return "auto"
+    return "_".join(dict.fromkeys(policy.replace("+", "_") for policy in policies))
+
+
+def _traits(named: Named[DraftT], auto: str) -> Traits:
+    """What may tell this function from its namesakes, the most telling first."""
+    edges = [use.edge for use in named.uses]
+    draft = named.draft
+    own = _main(draft)
+    return {
+        "to": ""
+        if not _leaves(draft)
+        else f"to_{'_or_'.join(distinct(edge.consumer for edge in edges))}",
+        "keeps": "" if isinstance(draft, AccessDraft) else keeping(edges),
+        "update": draft.update if isinstance(draft, AccessDraft) else "",
+        "residual": draft.residual if isinstance(draft, AccessDraft) else "",
+        "own": (own.how if own else "") or "complete",
+        "how": named.how or "complete",
+        "uneven": own.uneven if own else "",
+        "after": after(edges),
+        "policy": policy_words([use.policy for use in named.uses], auto),
+        "batches": "_".join(map(str, sorted({use.column for use in named.uses}))),
+    }
+
+
+def _main(draft: Draft | ExitDraft | AccessDraft | ResumeDraft) -> Draft | None:
+    """The function that says most about a draft of several."""
+    match draft:
+        case Draft():
+            return draft
+        case ExitDraft():
+            return draft.leave
+        case ResumeDraft():
+            return draft.completed or draft.written
+        case AccessDraft():
+            return draft.fold
+
+
+def _leaves(draft: Draft | ExitDraft | AccessDraft | ResumeDraft) -> bool:
+    """Whether a draft belongs to the end of a stage."""
+    if isinstance(draft, (AccessDraft, ResumeDraft)):
+        return False
+    return isinstance(draft, ExitDraft) or "_to_" not in draft.base
+
+
+def after(edges: Iterable[Edge]) -> str:
+    """After which stages the producers of these edges ran, as words of an identifier."""
+    before = distinct(edge.source.producer for edge in edges)
+    words = [name for name in before if name]
+    return f"after_{'_or_'.join(words)}" if words else "at_start"
+
+
+def keeping(edges: Iterable[Edge]) -> str:
+    """What is captured at these edges, as words of an identifier."""
+    names = distinct(name for edge in edges for name in edge.target.captures)
+    return f"keeping_{'_'.join(names)}" if names else "keeping_nothing"
+
+
+def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
+    """The qualified names that a use needs: ``prepare``, ``resume`` and, after a stage, ``leave``.
+
+    The end of the stack has ``empty`` too, for ranks without rows, and what is behind a merge has
+    ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``. A
+    stage that may run without an exit has ``postprocess``.
+    """
+    variant = functions.plan.columns[use.column].variant
+    known, drafts = functions.variants[variant], functions.drafts[use]
+    own = {
+        "prepare": drafts.prepare,
+        "leave": drafts.leave,
+        "merge": drafts.merge,
+        "postprocess": drafts.postprocess,
+    }
+    found = {what: f"{variant}.{known.functions[one.key].name}" for what, one in own.items() if one}
+    if drafts.exit:
+        found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"
+    if use not in functions.between:
+        return found
+    beside = functions.between[use]
+    found["resume"] = f"{access_module(variant)}.{known.resumes[beside.resume.key].name}"
+    if use.edge.consumer == FINAL:
+        found["empty"] = "None"
+        if beside.empty:
+            found["empty"] = f"{access_module(variant)}.{known.beside[beside.empty.key].name}"
+    return found
+
+
+def access_module(variant: str) -> str:
+    """The module of a variant's functions for a model that uses outputs between stages."""
+    return f"{variant}_access"
