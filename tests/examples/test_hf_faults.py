@@ -23,10 +23,18 @@ FAR = 100
 
 SUM = "    hidden = groups.tp.all_reduce(hidden)\n"
 NORM = "    hidden = rms_norm(hidden, output_norm.weight)\n"
+ADD = "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n"
+SANDWICH = """\
+    hidden, stream.residual = rms_add_rms_norm(
+        hidden,
+        stream.residual,
+        output_norm.weight,
+        norm.weight,
+    )
+"""
+CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
 UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
 TRANSPOSED = "stream.kept[0].view(-1, 4, 4).transpose(1, 2).flatten(1)"
-ADD = "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n"
-CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,8 @@ class Damage:
 
 
 DAMAGES = {
-    "norm_on_a_partial": Damage("glm4", "tp4", SUM + NORM, NORM + SUM),
-    "post_norm_left_out": Damage("glm4", "tp4", NORM, ""),
+    "norm_on_a_partial": Damage("glm4", "tp4", SUM + SANDWICH, NORM + SUM + ADD),
+    "post_norm_left_out": Damage("glm4", "tp4", SANDWICH, ADD),
     "capture_of_the_residual_before": Damage("qwen3", "tp4", ADD + CAPTURE, CAPTURE + ADD),
     "post_norm_for_pre_norm": Damage(
         *("qwen3", "tp4"),
