@@ -225,11 +225,15 @@ class RankProgram:
         at: Tensor = batch.local_tokens()
         return every[at]
 
+    def given(self) -> Tensor:
+        """What the model's input embeddings take for this rank's tokens."""
+        return self._rows_of(self.scene.reference.ids, self.batch)
+
     def _embedded(self) -> Tensor:
         """The stack's input on this rank, or this rank's part of it."""
         model, batch = self.scene.reference.model, self.batch
         embedding = model.get_input_embeddings()  # type: ignore[operator]
-        own = self._rows_of(self.scene.reference.ids, batch)
+        own = self.given()
         if self.scene.case.entry == "partial":
             own = partial_embedding(embedding, own, self.parallel.heads)
         else:
