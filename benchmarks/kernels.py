@@ -82,6 +82,8 @@ FAMILIES = {
     "add_norm_fp8_static": Family("add_rms_norm_fp8_static", 4, 3),
     "add_norm_fp8_group128": Family("add_rms_norm_fp8_group128", 4, 3),
     "add_norm_int8": Family("add_rms_norm_int8", 4, 3),
+    "hyper": Family("hyper_update_read_rms_norm", 10, 10),
+    "hyper_fp8": Family("hyper_update_read_rms_norm_fp8", 10, 9),
 }
 
 
@@ -296,29 +298,43 @@ def measured(
             torch.cuda.empty_cache()
 
 
+def chosen(text: str | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes that an option lists, or those that are measured without it."""
+    return tuple(map(int, text.split(","))) if text else otherwise
+
+
 def main() -> int:
     """Measures one family and writes its file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--family", choices=FAMILIES, required=True)
-    parser.add_argument("--widths", default=",".join(map(str, WIDTHS)))
-    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--widths", help="instead of those of the family")
+    parser.add_argument("--rows", help="instead of those of the family")
     parser.add_argument("--seconds", type=float, default=400, help="for torch.compile")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     asked = parser.parse_args()
-    widths = tuple(int(width) for width in asked.widths.split(","))
-    counts = tuple(int(rows) for rows in asked.rows.split(","))
 
     records = []
     with tempfile.TemporaryDirectory() as folder:
-        for record in measured(asked.family, widths, counts, Path(folder), asked.seconds):
+        family = FAMILIES[asked.family]
+        if family.kernel.startswith("hyper"):
+            from benchmarks import hyper
+
+            sizes = chosen(asked.widths, hyper.WIDTHS), chosen(asked.rows, hyper.ROWS)
+            found = hyper.measured(family, *sizes, Path(folder))
+        else:
+            sizes = chosen(asked.widths, WIDTHS), chosen(asked.rows, ROWS)
+            found = measured(asked.family, *sizes, Path(folder), asked.seconds)
+        for record in found:
             print(record, flush=True)
             records.append(record)
-        family = FAMILIES[asked.family]
-        host = host_cost(family, modules_of(family, 4096, Path(folder)).kernels, 4096)
+        if family.kernel.startswith("hyper"):
+            host = hyper.host_cost(family, 4096, Path(folder))
+        else:
+            host = host_cost(family, modules_of(family, 4096, Path(folder)).kernels, 4096)
     print(host)
     import triton
 
-    found = {
+    result = {
         "family": asked.family,
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
@@ -328,7 +344,7 @@ def main() -> int:
         "cells": records,
     }
     asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / f"{asked.family}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (asked.out / f"{asked.family}.json").write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 

@@ -11,13 +11,14 @@ from boundaryc.emit.views import Lines
 from boundaryc.operations import PARAM_TYPES
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
+from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
     {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
     | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
-ROWWISE = frozenset(KERNELS)
+ROWWISE, STREAMS = frozenset(KERNELS), frozenset(STREAM_KERNELS)
 
 
 def module_imports(
@@ -36,6 +37,8 @@ def module_imports(
     outside = [(f"{plan.operations[name].call}", names[name]) for name in custom]
     lines += _first_party([("boundaryc.runtime", name, name) for name in runtime], outside)
     lines.append("")
+    if needs & STREAMS:
+        lines += bracketed_import("..hyper", sorted(needs & STREAMS))
     if needs & ROWWISE:
         lines += bracketed_import("..rowwise", sorted(needs & ROWWISE))
     local = {".layout": ["Batch"]}

@@ -47,6 +47,8 @@ def broken(line: str, *, indent: int = 0) -> tuple[str, ...]:
     ('    return f(', '        x,', '        (y, z),', '    )')
     >>> broken("x = tuple(f(part) for part in y)", indent=70)
     ('x = tuple(', '    f(part) for part in y', ')')
+    >>> broken("x = tuple(f(part) for part in y)", indent=90)
+    ('x = tuple(', '    f(part)', '    for part in y', ')')
     """
     margin = len(line) - len(line.lstrip())
     if margin:

@@ -16,6 +16,7 @@ from boundaryc.emit.plan_json import plan_json
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
+from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.tables import topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_view
@@ -42,6 +43,12 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
         "rowwise.py": render("rowwise.py.jinja", rowwise),
         "kernels.py": render("kernels.py.jinja", rowwise),
     }
+    streams = streams_view(plan, functions)
+    if streams is not None and not rowwise.kernels:
+        shared = {"layers.py": shared["layers.py"]}  # all that is row-wise has several streams
+    if streams is not None:
+        more = ("hyper.py", "hyper_kernels.py")
+        shared |= {name: render(f"{name}.jinja", streams) for name in more}
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)

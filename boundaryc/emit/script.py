@@ -8,6 +8,7 @@ from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.kernel_calls import Tensors, added, fused, fusible, kernel_of
 from boundaryc.emit.moves import Mover, held
 from boundaryc.emit.steps import Step
+from boundaryc.emit.stream_calls import stream_call
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.kernels import grouped
@@ -33,12 +34,20 @@ class Writer(Mover):
 
     def _written_from(self, sequence: tuple[Step, ...]) -> int:
         """Writes what ``sequence`` begins with, and says how many steps that were."""
-        group = grouped([step.op for step in sequence], fusible(self.calls))[0]
+        operations = [step.op for step in sequence]
+        names = Tensors(self.value, self.residual, self._written)
+        streams = stream_call(operations, self.calls, names)
+        if streams is not None:
+            self._call(streams.function)
+            self._put(streams.statement)
+            self._say(*streams.words)
+            self.residual = streams.residual
+            return streams.operations
+        group = grouped(operations, fusible(self.calls))[0]
         kernel = kernel_of(group, self.calls)
         if kernel is None:
             self._step(sequence[0])
             return 1
-        names = Tensors(self.value, self.residual, self._written)
         reads = any(isinstance(op, ops.Read) for op in group)
         lines, words = fused(kernel, self.calls, names, reads=reads, bound=self._bound)
         self.script.lines += lines

@@ -25,6 +25,8 @@ _DEVICES = frozenset(
 _MODULES = frozenset(
     {
         "boundaryc",
+        "hyper",
+        "hyper_kernels",
         "import_module",
         "kernels",
         "load",

@@ -90,19 +90,26 @@ def hyper_read(
 def hyper_update(contribution: Tensor, residual: Tensor, mix: Tensor, post: Tensor) -> Tensor:
     """The streams [rows, n, width] with an output [rows, width] in them, in residual's dtype.
 
-    ``mix`` [rows, n * n] and ``post`` [rows, n] are what `hyper_read` kept of the same rows.
+    ``mix`` [rows, n * n] and ``post`` [rows, n] are what `hyper_read` kept of the same rows. The
+    output is taken first and then stream after stream, each product and each sum rounded in the
+    wide dtype.
     """
     n = residual.shape[1]
     dtype = torch.promote_types(residual.dtype, torch.float32)
-    mixed = torch.bmm(mix.to(dtype).view(-1, n, n), residual.to(dtype))
-    added = post.to(dtype).unsqueeze(-1) * contribution.to(dtype).unsqueeze(1)
-    return (mixed + added).to(residual.dtype)
+    total = post.to(dtype).unsqueeze(-1) * contribution.to(dtype).unsqueeze(1)
+    sources = residual.to(dtype).unsqueeze(2).unbind(1)
+    for given, source in zip(mix.to(dtype).view(-1, n, n, 1).unbind(2), sources, strict=True):
+        total = total + given * source
+    return total.to(residual.dtype)
 
 
 def hyper_mean(residual: Tensor) -> Tensor:
     """What the norm at the end of a stack is given: the mean of the streams, [rows, width]."""
     dtype = torch.promote_types(residual.dtype, torch.float32)
-    return residual.to(dtype).mean(dim=1).to(residual.dtype)
+    total, *others = residual.to(dtype).unbind(1)
+    for stream in others:
+        total = total + stream
+    return (total / residual.shape[1]).to(residual.dtype)
 
 
 def hyper_head(residual: Tensor, head: HyperHead, *, eps: float, norm_eps: float) -> Tensor:
@@ -123,9 +130,14 @@ def _projected(residual: Tensor, fn: Tensor, norm_eps: float) -> Tensor:
 
 
 def _mean(residual: Tensor, weights: Tensor) -> Tensor:
-    """The sum of the streams [rows, n, width] with weights [rows, n], in residual's dtype."""
-    wide = weights.unsqueeze(-1) * residual.to(weights.dtype)
-    return wide.sum(dim=1).to(residual.dtype)
+    """The sum of the streams [rows, n, width] with weights [rows, n], in residual's dtype.
+
+    Stream after stream, each product and each sum rounded in the weights' dtype.
+    """
+    total, *others = (weights.unsqueeze(-1) * residual.to(weights.dtype)).unbind(1)
+    for stream in others:
+        total = total + stream
+    return total.to(residual.dtype)
 
 
 def _balanced(logits: Tensor, iterations: int, eps: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -42,13 +43,7 @@ class Mesh:
 
     def coordinate(self, rank: int) -> tuple[int, ...]:
         """Coordinates of ``rank``, one per atom. ValueError where there is no such rank."""
-        if not 0 <= rank < self.size:
-            raise ValueError(f"rank {rank} is not in 0..{self.size - 1}")
-        coordinate = []
-        for size in reversed(self.shape):
-            rank, remainder = divmod(rank, size)
-            coordinate.append(remainder)
-        return tuple(reversed(coordinate))
+        return _coordinate(self, rank)
 
     def rank(self, coordinate: tuple[int, ...]) -> int:
         """The rank at ``coordinate``."""
@@ -66,13 +61,7 @@ class Mesh:
 
     def members(self, rank: int, axes: Axes) -> tuple[int, ...]:
         """Ranks that differ from ``rank`` at most on ``axes``, in rank order, itself included."""
-        moved = self.positions(axes)
-        own = self.coordinate(rank)
-        choices = [
-            range(size) if index in moved else (own[index],)
-            for index, size in enumerate(self.shape)
-        ]
-        return tuple(self.rank(coordinate) for coordinate in product(*choices))
+        return _members(self, rank, axes)
 
     def extent(self, axis: str) -> int:
         """Size of an attention axis: the product of its atoms, 1 where it has none."""
@@ -103,3 +92,24 @@ class Mesh:
             named = [index for index in of_axis if index in positions]
             parts += [axis] if named == of_axis else [self.names[index] for index in named]
         return "_".join(parts)
+
+
+@cache  # every batch asks for the same few groups
+def _members(mesh: Mesh, rank: int, axes: Axes) -> tuple[int, ...]:
+    moved = mesh.positions(axes)
+    own = mesh.coordinate(rank)
+    choices = [
+        range(size) if index in moved else (own[index],) for index, size in enumerate(mesh.shape)
+    ]
+    return tuple(mesh.rank(coordinate) for coordinate in product(*choices))
+
+
+@cache
+def _coordinate(mesh: Mesh, rank: int) -> tuple[int, ...]:
+    if not 0 <= rank < mesh.size:
+        raise ValueError(f"rank {rank} is not in 0..{mesh.size - 1}")
+    coordinate = []
+    for size in reversed(mesh.shape):
+        rank, remainder = divmod(rank, size)
+        coordinate.append(remainder)
+    return tuple(reversed(coordinate))

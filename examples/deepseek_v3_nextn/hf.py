@@ -52,7 +52,10 @@ class NextN(nn.Module):
 
         The token that follows the last one is the one that the target finds most likely.
         """
-        hidden = self.target.model(ids[None], use_cache=False).last_hidden_state[0]
+        return self.joined(ids, self.target.model(ids[None], use_cache=False).last_hidden_state[0])
+
+    def joined(self, ids: Tensor, hidden: Tensor) -> Tensor:
+        """The same where the target's last hidden states [tokens, width] are known."""
         following = self.target.lm_head(hidden[-1]).argmax()
         embedded = self.target.model.embed_tokens(torch.cat((ids[1:], following[None])))
         return torch.cat((self.enorm(embedded), self.hnorm(hidden)), dim=-1)

@@ -27,7 +27,7 @@ class Float64(TorchFunctionMode):
         """Calls ``func`` with float64 in place of float32."""
         if func is Tensor.float:
             return args[0].double()
-        if torch.float32 in args:
+        if any(one is torch.float32 for one in args):  # a tensor is slow to compare with it
             args = tuple(torch.float64 if one is torch.float32 else one for one in args)
         kwargs = kwargs or {}
         if kwargs.get("dtype") is torch.float32:

@@ -36,6 +36,7 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
     "tp4_cp2": {"tp": 4, "attn_cp": 2, "moe": {"ep": 2}},
     "tp8_cp2_dense2": {"tp": 8, "attn_cp": 2, "dense_tp": "attn_tp", "moe": {"ep": 8} | _DISPATCH},
     "tp8_dp2_cp2": {"tp": 8, "attn_dp": 2, "attn_cp": 2, "moe": {"ep": 2}},
+    "tp8_dp4_moe2": {"tp": 8, "attn_dp": 4, "moe": {"dp": 2, "ep": 4} | _DISPATCH},
     "tp12_dp3": {"tp": 12, "attn_dp": 3, "moe": {"ep": 2}},
     "tp16_dp4": {"tp": 16, "attn_dp": 4, "moe": {"ep": 8}},
     "tp64_dp8": {"tp": 64, "attn_dp": 8, "dense_tp": "attn_tp", "moe": {"dp": 8}},

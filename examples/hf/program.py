@@ -175,9 +175,10 @@ class RankProgram:
             return parts.dense(sublayer, x, parallel.dense)
         if not parallel.all_to_all:
             return parts.experts(sublayer, x, parallel)
-        every = self.groups.collective(self.stack.mesh, self.stack.mesh.names)
-        rows, sizes = gathered(every, x)
-        return scattered_sum(every, parts.experts(sublayer, rows, parallel), sizes)
+        replica = inner(self.stack.mesh, parallel.moe_ep * parallel.moe_tp)
+        group = self.groups.collective(self.stack.mesh, replica)
+        rows, sizes = gathered(group, x)
+        return scattered_sum(group, parts.experts(sublayer, rows, parallel), sizes)
 
     def _summed(self, stage: Stage, y: Tensor) -> Tensor:
         """The sum of an FFN's output, which compute does by itself."""
@@ -224,11 +225,15 @@ class RankProgram:
         at: Tensor = batch.local_tokens()
         return every[at]
 
+    def given(self) -> Tensor:
+        """What the model's input embeddings take for this rank's tokens."""
+        return self._rows_of(self.scene.reference.ids, self.batch)
+
     def _embedded(self) -> Tensor:
         """The stack's input on this rank, or this rank's part of it."""
         model, batch = self.scene.reference.model, self.batch
         embedding = model.get_input_embeddings()  # type: ignore[operator]
-        own = self._rows_of(self.scene.reference.ids, batch)
+        own = self.given()
         if self.scene.case.entry == "partial":
             own = partial_embedding(embedding, own, self.parallel.heads)
         else:

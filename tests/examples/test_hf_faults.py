@@ -23,8 +23,19 @@ FAR = 100
 
 SUM = "    hidden = groups.tp.all_reduce(hidden)\n"
 NORM = "    hidden = rms_norm(hidden, output_norm.weight)\n"
+ADD = "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n"
+SANDWICH = """\
+    hidden, stream.residual = rms_add_rms_norm(
+        hidden,
+        stream.residual,
+        output_norm.weight,
+        norm.weight,
+    )
+"""
+CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
 UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
-TRANSPOSED = "stream.kept[0].view(-1, 4, 4).transpose(1, 2).flatten(1)"
+MIXED = "runtime.hyper_update(x, residual, mix, post)"
+TRANSPOSED = "mix.view(-1, 4, 4).transpose(1, 2).flatten(1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +49,12 @@ class Damage:
 
 
 DAMAGES = {
-    "norm_on_a_partial": Damage("glm4", "tp4", SUM + NORM, NORM + SUM),
-    "post_norm_left_out": Damage("glm4", "tp4", NORM, ""),
+    "norm_on_a_partial": Damage("glm4", "tp4", SUM + SANDWICH, NORM + SUM + ADD),
+    "post_norm_left_out": Damage("glm4", "tp4", SANDWICH, ADD),
+    "capture_of_the_residual_before": Damage("qwen3", "tp4", ADD + CAPTURE, CAPTURE + ADD),
     "post_norm_for_pre_norm": Damage(
         *("qwen3", "tp4"),
-        "    hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)\n",
+        ADD,
         "    stream.residual = stream.residual + rms_norm(hidden, norm.weight)\n"
         "    hidden = stream.residual.clone()\n",
     ),
@@ -59,18 +71,18 @@ DAMAGES = {
     ),
     "coefficients_of_the_stage_before": Damage(
         *("glm5_next", "tp4"),
-        f"    stream.residual = {UPDATE}\n    hidden, stream.kept = hyper_read(",
-        f"    stream.residual = {UPDATE}\n    hidden, _ = hyper_read(",
+        "    return runtime.rms_norm(mixed, weight, EPS), streams, own",
+        "    return runtime.rms_norm(mixed, weight, EPS), streams, (mix, post)",
     ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
-        UPDATE,
-        UPDATE.replace("*stream.kept", f"{TRANSPOSED}, stream.kept[1]"),
+        MIXED,
+        MIXED.replace("mix", TRANSPOSED),
     ),
     "streams_without_the_last_output": Damage(
         *("glm5_next", "tp4"),
-        f"    stream.residual = {UPDATE}\n    hidden = hyper_mean(",
-        "    hidden = hyper_mean(",
+        f"    stream.residual = {UPDATE}\n    return hyper_mean_rms_norm(",
+        "    return hyper_mean_rms_norm(",
     ),
 }
 
@@ -98,12 +110,12 @@ def case_on(topology: str, **changes: Any) -> Case:
 def test_a_damaged_stack_is_far_off(name: str) -> None:
     """Generated code that means something else."""
     damage, judge = DAMAGES[name], harness(DAMAGES[name].name)
-    plan, files = compiled(judge.text(damage.topology, "plain"))
+    plan, files = compiled(judge.text(damage.topology, "captures"))
     assert any(damage.old in file for file in files.values())
     damaged = {path: file.replace(damage.old, damage.new) for path, file in files.items()}
 
     made = (plan.stack, import_package(damaged, damage.name))
-    assert far(damage.name, case_on(damage.topology), made)
+    assert far(damage.name, case_on(damage.topology, edition="captures"), made)
 
 
 def test_a_branch_that_is_merged_one_stage_early_is_far_off() -> None:

@@ -67,8 +67,8 @@ FAULTS = (
         "runtime",
         "The output is added to every stream alike.",
         HYPER,
-        "added = post.to(dtype).unsqueeze(-1) * contribution",
-        "added = post.to(dtype).unsqueeze(-1).mean(1, keepdim=True) * contribution",
+        "total = post.to(dtype).unsqueeze(-1) * contribution",
+        "total = post.to(dtype).unsqueeze(-1).mean(1, keepdim=True) * contribution",
         ("values",),
     ),
     Fault(
