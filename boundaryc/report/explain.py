@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from boundaryc.emit.around import calls_around
-from boundaryc.emit.kernel_calls import fusible, kernel_of
 from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
 from boundaryc.graph.build import ENTRY, FINAL, Edge, StageGraph
 from boundaryc.plan import ops
 from boundaryc.plan.compose import MANY_ROWS
 from boundaryc.plan.cost import Cost, Order
-from boundaryc.plan.kernels import grouped
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
 from boundaryc.report.alternatives import next_best, no_scatter
@@ -29,6 +27,7 @@ from boundaryc.report.explained import (
     Way,
     Work,
 )
+from boundaryc.report.kernels import kernels
 from boundaryc.report.levers import levers
 from boundaryc.report.moves import moved, priced, worded
 from boundaryc.report.text import number
@@ -275,10 +274,9 @@ def _works(scope: Scope, alike: Sequence[Boundary]) -> tuple[Work, ...]:
     calls = calls_around(scope.plan, alike[0], "")
     costs = [cost for _, cost in priced(alike[0])]
     found, at = [], 0
-    for group in grouped(alike[0].path.ops, fusible(calls)):
+    for group, kernel in kernels(alike[0].path.ops, calls):
         sizes = {getattr(one.path.ops[at], "variable", None) for one in alike}
-        kernel = kernel_of(group, calls) if _row_wise(group[0]) else None
-        found.append(_work(scope, group, costs[at], sizes, kernel.name if kernel else ""))
+        found.append(_work(scope, group, costs[at], sizes, kernel))
         at += len(group)
     return tuple(found)
 
@@ -300,20 +298,12 @@ def _work(
         " or ".join(word for known, word in _SIZES.items() if known in sizes and over),
         cost.collectives,
         scope.per_rank(cost.wire),
-        kernel or _torch(op),
+        kernel,
     )
 
 
 _SIZES = {False: "equal", True: "one per rank"}
 """What a collective is told of its members' rows."""
-
-
-def _row_wise(op: ops.Operation) -> bool:
-    return isinstance(op, ops.Transform | ops.Update | ops.Read | ops.Quantize)
-
-
-def _torch(op: ops.Operation) -> str:
-    return "torch" if _row_wise(op) or isinstance(op, ops.Join | ops.Reorder) else ""
 
 
 def _over(op: ops.Operation) -> int:

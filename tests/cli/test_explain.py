@@ -114,9 +114,15 @@ def test_every_boundary_of_the_examples(capsys: pytest.CaptureFixture[str]) -> N
     """Also of those with branches, streams, captures, drafts and quantised inputs."""
     for name in ("qwen3_moe", "longcat_flash", "glm5_next", "deepseek_v3"):
         file = str(ROOT / f"examples/{name}/stack.yaml")
-        found = document(capsys, file, "--topology", "{tp: 4, attn_dp: 2}")
+        found = document(capsys, file, "--topology", "tp4_dp2")
         assert found["what"] == "all boundaries"
         assert all(each["ways"] for each in found["crossings"])
+        called = "\n".join(
+            path.read_text("utf-8") for path in (ROOT / f"generated/{name}/tp4_dp2").glob("*.py")
+        )
+        for each in found["crossings"]:
+            for kernel in {work["kernel"] for way in each["ways"] for work in way["works"]}:
+                assert f"{kernel.partition(':')[2] or kernel}(" in called or kernel in ("", "torch")
 
 
 def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str]) -> None:
