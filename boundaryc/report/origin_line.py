@@ -58,7 +58,8 @@ def generated_line(path: Path, number: int) -> GeneratedLine:
     here = [one for one in stack.topologies if one.name == topology]
     more = f"boundaryc explain {stack.source}{_selector(stack, ends)}"
     more += f" --topology {topology}" if here else ""
-    more += f" --variant {path.stem}" if path.stem in stack.variants else ""
+    variant = _variant(stack, path)
+    more += f" --variant {variant}" if variant else ""
     more += f" --draft {stack.name}" if stack is not source.stack else ""
     boundary = " -> ".join(ends) if len(ends) == 2 else ""
     text = lines[number - 1].strip()
@@ -112,9 +113,18 @@ def _ends(stack: Stack, name: str, says: str) -> tuple[str, ...]:
     if found:
         return found[1], found[2]
     words = name.lower()
-    stages = sorted((one.name for one in stack.stages), key=len, reverse=True)
-    own = [one for one in stages if re.search(rf"(?:^|_){one}(?:_|$)", words)]
-    return tuple(own[:1])
+    stages = "|".join(sorted((one.name for one in stack.stages), key=len, reverse=True))
+    both = re.match(rf"(start|{stages})_to_({stages}|final)", words)
+    if both:
+        return both[1], both[2]
+    one = re.match(rf"({stages})(?:_|$)", words)
+    return (one[1],) if one else ()
+
+
+def _variant(stack: Stack, path: Path) -> str:
+    """The batch variant of a module, empty for one that serves all."""
+    name = path.stem.removesuffix("_access")
+    return name if name in stack.variants else ""
 
 
 def _selector(stack: Stack, ends: tuple[str, ...]) -> str:
@@ -138,6 +148,9 @@ def _nodes(source: Source, path: Path, ends: tuple[str, ...]) -> Iterator[Lever]
             yield lever(source, "norm", "the norm that ends the stack")
     if topology in {one.name for one in stack.topologies}:
         yield lever(source, f"topologies.{topology}", "the topology of this folder")
-    if path.stem in stack.variants:
-        yield lever(source, "variants", f"lists {path.stem}")
+    if variant := _variant(stack, path):
+        yield lever(source, "variants", f"lists {variant}")
+    if path.stem in ("rowwise", "kernels"):
+        yield lever(source, "norm", "what norms round and add")
+        yield lever(source, "hidden_size", "the columns of a row")
     yield lever(source, "stack", "the stack")

@@ -145,6 +145,24 @@ def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str
     assert "attention -> experts" in told(capsys, *more)
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_EXIT"))
     assert "stack.yaml:7  stages.experts" in told(capsys, f"{path}:{at}")
+    above = path.with_name("__init__.py")
+    lines = above.read_text("utf-8").splitlines()
+    at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_TO_ATTENTION"))
+    assert document(capsys, f"{above}:{at}")["boundary"] == "experts -> attention"
+    shared = [
+        node["path"] for node in document(capsys, f"{above.parents[1]}/rowwise.py:20")["nodes"]
+    ]
+    assert shared == ["norm", "hidden_size", "stack"]
+
+
+def test_a_line_of_a_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    """Leads to the node of the draft's own stages, and to a command that takes the draft."""
+    path = ROOT / "generated/deepseek_v3_nextn/tp4/ordinary_access.py"
+    found = document(capsys, f"{path}:1")
+    assert found["more"].endswith("--variant ordinary --draft deepseek_v3_nextn")
+    words = found["more"].split()[2:]
+    words[0] = str(ROOT / "examples/deepseek_v3/stack.yaml")
+    assert document(capsys, *words)["stack"] == "deepseek_v3_nextn"
 
 
 def test_a_diagnostic_satisfies_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
