@@ -73,6 +73,8 @@ def cost(
 
     Bytes are what each rank sends, on average. The time is what the link takes: latency for each
     collective and bytes by bandwidth. It orders the lines; nothing is timed.
+
+    Exits 1 for what is wrong in the stack file, 2 for what there is not.
     """
     from boundaryc.report.costs import costs, text
     from boundaryc.report.deployment import (

@@ -62,6 +62,8 @@ def explain(what: str, **asked: Any) -> None:
     group, its bytes and its kernel, in which batches it runs, why, what else could run, and the
     lines of the stack file that decide it. Bytes are what a rank sends for each token of the batch,
     on average.
+
+    Exits 1 for what is wrong in the stack file, 2 for what there is not.
     """
     from boundaryc.report.deployment import AskedError
 

@@ -56,6 +56,8 @@ def graph(
     """Draws the stage graph of a STACK, layers that repeat only once.
 
     Example: boundaryc graph stack.yaml --topology tp8 --format mermaid
+
+    Exits 1 for what is wrong in the stack file, 2 for what there is not.
     """
     from boundaryc.report.deployment import AskedError, drafted, read_source
     from boundaryc.report.drawing import selected
