@@ -58,8 +58,7 @@ def written(
     return str(path)
 
 
-@pytest.mark.parametrize("width", [64, 100])
-@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize(("width", "rounded"), [(64, True), (100, False)])
 def test_kernels_agree_with_float64(tmp_path: Path, width: int, rounded: bool) -> None:
     """For 0, 1, 3 and 17 rows, four dtypes, rows that are slices, a weight of its own dtype."""
     path = written(tmp_path, width, rounded=rounded)

@@ -88,7 +88,7 @@ def test_every_pair_of_choices_holds(name: str) -> None:
 
     assert failed == []
     assert len(every) >= 25
-    assert {cell.mode for cell in cells} == {"prefill", "decode"}
+    assert {cell.mode for cell in every} == {"prefill", "decode"}
 
 
 ONE = f"""{HEAD}stages:
