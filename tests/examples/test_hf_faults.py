@@ -59,6 +59,12 @@ DAMAGES = {
         "    stream.residual = stream.residual + hidden\n"
         "    return rms_norm(stream.residual, output_norm.weight)\n",
     ),
+    "norm_of_the_output_alone": Damage(
+        *("llama", "tp4"),
+        ADD,
+        "    stream.residual = stream.residual + hidden\n"
+        "    hidden = rms_norm(hidden, norm.weight)\n",
+    ),
     "norm_offset_left_out": Damage("gemma3", "tp4", "OFFSET = 1.0\n", "OFFSET = 0.0\n"),
     "scale_left_out": Damage("granite", "tp4", "norm.weight, 0.22)", "norm.weight)"),
     "post_norm_for_pre_norm": Damage(
