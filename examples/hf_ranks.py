@@ -36,7 +36,7 @@ class Harness:
     def __init__(self, name: str) -> None:
         self.architecture: Architecture = import_module(f"examples.{name}.hf").ARCHITECTURE
         self.layers = len(described(name).layers)
-        self._topologies = topologies(sparse=any(one.sparse for one in described(name).stages))
+        self._topologies = topologies(described(name))
         self._compiled: dict[tuple[str, str], Compiled] = {}
 
     @cached_property

@@ -62,6 +62,7 @@ class Architecture:
     given      what the model's input embeddings take for the ids of a sequence
     variants   the kinds of batch that its stack can run
     without    editions that its stack cannot have, see `examples.hf.editions`
+    multipliers  of embeddings and of logits, which the model applies outside its stack
     """
 
     name: str
@@ -72,6 +73,7 @@ class Architecture:
     given: Callable[[nn.Module, Tensor], Tensor] = lambda _, ids: ids
     variants: tuple[str, ...] = VARIANTS
     without: tuple[str, ...] = ()
+    multipliers: tuple[float, float] = (1.0, 1.0)
 
 
 def architecture_names() -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
+from boundaryc.language.model import Stack
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, INPUT_SCATTERED
 from examples.hf.architecture import Architecture
 from examples.hf.cases import ENTRIES, PLACEMENTS, Case, Entry
@@ -49,12 +50,12 @@ SAMPLED = ("tp1", "tp4", "tp4_dp4", "tp4_dp2_dense1", "tp8_dp2_cp2", "tp12_dp3")
 """Topologies of the covering sample, in which every size is 1 and more."""
 
 
-def topologies(*, sparse: bool) -> dict[str, dict[str, Any]]:
-    """The topologies by name; dense stacks say nothing about experts."""
-    if sparse:
-        return TOPOLOGIES
+def topologies(stack: Stack) -> dict[str, dict[str, Any]]:
+    """The topologies by name; a stack says nothing about experts or a dense FFN that it has not."""
+    kinds = {stage.sparse for stage in stack.stages if stage.kind == "ffn"}
+    absent = {key for key, sparse in (("moe", True), ("dense_tp", False)) if sparse not in kinds}
     return {
-        name: {key: size for key, size in sizes.items() if key != "moe"}
+        name: {key: size for key, size in sizes.items() if key not in absent}
         for name, sizes in TOPOLOGIES.items()
     }
 

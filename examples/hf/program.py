@@ -238,6 +238,7 @@ class RankProgram:
             own = partial_embedding(embedding, own, self.parallel.heads)
         else:
             own = embedding(own)
+        own = own * self.scene.reference.architecture.multipliers[0]
         hidden: Tensor = own.new_full((batch.stack_rows, own.shape[1]), PAD)
         hidden[: len(own)] = own
         return hidden
@@ -248,7 +249,8 @@ class RankProgram:
         if not len(expected):
             return  # the final norm is skipped, or has pads alone
         head = reference.model.get_output_embeddings()  # type: ignore[operator]
-        self._compare(head(self.hidden[: len(expected)]), expected)
+        logits = head(self.hidden[: len(expected)]) * reference.architecture.multipliers[1]
+        self._compare(logits, expected)
 
     def _compare_captures(self) -> None:
         """The residuals before every layer, where the edition takes them."""

@@ -32,6 +32,7 @@ SANDWICH = """\
         norm.weight,
     )
 """
+RAW = "    stream.residual = rms_add(hidden, stream.residual, output_norm.weight)\n"
 CAPTURE = '    stream.capture("aux", stream.residual, owned=True)\n'
 UPDATE = "hyper_update(hidden, stream.residual, *stream.kept)"
 MIXED = "runtime.hyper_update(x, residual, mix, post)"
@@ -52,6 +53,20 @@ DAMAGES = {
     "norm_on_a_partial": Damage("glm4", "tp4", SUM + SANDWICH, NORM + SUM + ADD),
     "post_norm_left_out": Damage("glm4", "tp4", SANDWICH, ADD),
     "capture_of_the_residual_before": Damage("qwen3", "tp4", ADD + CAPTURE, CAPTURE + ADD),
+    "pre_norm_for_post_norm": Damage(
+        *("olmo2", "tp4"),
+        RAW + "    return stream.residual\n",
+        "    stream.residual = stream.residual + hidden\n"
+        "    return rms_norm(stream.residual, output_norm.weight)\n",
+    ),
+    "norm_of_the_output_alone": Damage(
+        *("llama", "tp4"),
+        ADD,
+        "    stream.residual = stream.residual + hidden\n"
+        "    hidden = rms_norm(hidden, norm.weight)\n",
+    ),
+    "norm_offset_left_out": Damage("gemma3", "tp4", "OFFSET = 1.0\n", "OFFSET = 0.0\n"),
+    "scale_left_out": Damage("granite", "tp4", "norm.weight, 0.22)", "norm.weight)"),
     "post_norm_for_pre_norm": Damage(
         *("qwen3", "tp4"),
         ADD,
@@ -203,9 +218,19 @@ def norms_of_another_layer(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(harness("qwen3").__dict__, "reference", reference)
 
 
+def multipliers_left_out(patch: pytest.MonkeyPatch) -> None:
+    """Embeddings enter the stack, and logits leave the model, as they are."""
+    judge = harness("granite").reference
+    plain = replace(judge.architecture, multipliers=(1.0, 1.0))
+    patch.setitem(harness("granite").__dict__, "reference", replace(judge, architecture=plain))
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     (bias_on_every_rank, "qwen3", case_on("tp4")),
+    (bias_on_every_rank, "starcoder2", case_on("tp4")),
     (experts_on_every_rank, "nemotron_h", case_on("tp4")),
+    (experts_on_every_rank, "mixtral", case_on("tp4")),
+    (multipliers_left_out, "granite", case_on("tp4")),
     (
         tokens_in_shard_order,
         "qwen3",

@@ -1,0 +1,1 @@
+"""Granite cut over ranks: outputs are added with a factor."""

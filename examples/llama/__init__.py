@@ -1,0 +1,1 @@
+"""Llama cut over ranks, as docs/add-a-model.md adds it."""

@@ -1,0 +1,1 @@
+"""Mixtral cut over ranks: experts in every layer."""
