@@ -74,6 +74,11 @@ DAMAGES = {
         "    return runtime.rms_norm(mixed, weight, EPS), streams, own",
         "    return runtime.rms_norm(mixed, weight, EPS), streams, (mix, post)",
     ),
+    "output_summed_before_it_is_merged": Damage(
+        *("cohere2", "tp4"),
+        "contribution = add(*outputs)",
+        "contribution = add(outputs[0], batch.groups.tp.all_reduce(outputs[1]))",
+    ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
         MIXED,
