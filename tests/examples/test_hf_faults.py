@@ -79,6 +79,9 @@ DAMAGES = {
         "contribution = add(*outputs)",
         "contribution = add(outputs[0], batch.groups.tp.all_reduce(outputs[1]))",
     ),
+    "multiplier_on_both_sides_of_a_sum": Damage(
+        "falcon_h1", "tp4", "hidden = hidden * 0.6", "hidden = hidden * 0.6 * 0.6"
+    ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
         MIXED,
