@@ -211,6 +211,17 @@ def norms_of_another_layer(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(harness("qwen3").__dict__, "reference", reference)
 
 
+def images_of_another_layer(patch: pytest.MonkeyPatch) -> None:
+    """What is for the output of one layer is added to that of the other."""
+    judge = harness("qwen3_vl_text").reference.architecture
+    own = judge.extras
+    other = replace(
+        judge, extras=lambda model, index, ids: own(model, 1 - index if index < 2 else index, ids)
+    )
+    reference = replace(harness("qwen3_vl_text").reference, architecture=other)
+    patch.setitem(harness("qwen3_vl_text").__dict__, "reference", reference)
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     (bias_on_every_rank, "qwen3", case_on("tp4")),
     (experts_on_every_rank, "nemotron_h", case_on("tp4")),
@@ -221,6 +232,7 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     ),
     (experts_without_dispatch, "qwen3_moe", case_on("tp4_dp2_dense1")),
     (norms_of_another_layer, "qwen3", case_on("tp4")),
+    (images_of_another_layer, "qwen3_vl_text", case_on("tp4")),
     (tail_on_every_rank, "longcat_flash", case_on("tp4_dp4", placement="even")),
     (tail_in_every_part, "longcat_flash", case_on("tp4")),
     (shared_experts_on_every_rank, "deepseek_v3", case_on("tp4")),
