@@ -82,6 +82,11 @@ DAMAGES = {
     "multiplier_on_both_sides_of_a_sum": Damage(
         "falcon_h1", "tp4", "hidden = hidden * 0.6", "hidden = hidden * 0.6 * 0.6"
     ),
+    "residual_not_replaced_by_its_norm": Damage(
+        *("deepnorm", "tp4"),
+        "hidden, stream.residual = replaced(",
+        "hidden, _ = replaced(",
+    ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
         MIXED,
