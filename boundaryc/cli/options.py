@@ -38,6 +38,18 @@ def output_style(command: CommandT) -> CommandT:
     return format_(quiet(command))
 
 
+def json_too(command: CommandT) -> CommandT:
+    """Adds --json, which is short for --output-format json."""
+    return click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help="Short for --output-format json.",
+    )(command)
+
+
 def stack_files(command: CommandT) -> CommandT:
     """Adds the stack files."""
     return click.argument(

@@ -101,5 +101,10 @@ def style() -> Style:
 
 def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keeps an option for `style`; options that are read first survive a mistake in the others."""
-    name = "quiet" if parameter.name == "quiet" else "format"
-    context.ensure_object(dict)[name] = value
+    known = context.ensure_object(dict)
+    if parameter.name == "quiet":
+        known["quiet"] = value
+    elif parameter.name == "json":
+        known.update({"format": "json"} if value else {})
+    elif known.get("format") != "json":  # --json came first
+        known["format"] = value

@@ -17,7 +17,10 @@ from boundaryc.cli.output import Style
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "cost": "boundaryc.cli.cost:cost",
+    "env": "boundaryc.cli.env:env",
     "explain": "boundaryc.cli.explain:explain",
+    "graph": "boundaryc.cli.graph:graph",
     "lint": "boundaryc.cli.lint:lint",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",

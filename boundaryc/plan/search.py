@@ -268,7 +268,15 @@ def _fit(op: Operation, facts: EdgeFacts) -> Operation:
 
 def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) -> str:
     """Which single requirement, if it were dropped, would let a path exist."""
-    relaxed = (
+    for text, looser in relaxed(facts):
+        if search(start, goals, Moves(looser), order, looser.scatter):
+            return text
+    return "no order of legal operations delivers these rows"
+
+
+def relaxed(facts: EdgeFacts) -> tuple[tuple[str, EdgeFacts], ...]:
+    """Every requirement in words, with the facts of a boundary that does not have it."""
+    return (
         ("the producer may not leave its sum to the next stage", facts._replace(may_defer=True)),
         ("the end of the stack must be handed a complete value", facts._replace(complete_on=None)),
         ("the read must run on rows still sharded there", facts._replace(read_local=0)),
@@ -281,7 +289,3 @@ def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) 
         ("the update must run at the producer", facts._replace(update_at_producer=False)),
         ("the sum may not end in a reduce-scatter", facts._replace(scatter=facts.every)),
     )
-    for text, looser in relaxed:
-        if search(start, goals, Moves(looser), order, looser.scatter):
-            return text
-    return "no order of legal operations delivers these rows"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 from boundaryc.plan import ops
-from boundaryc.plan.cost import price
+from boundaryc.plan.cost import Cost, price
 from boundaryc.plan.result import Boundary
 from boundaryc.report.reference import Sent
 from boundaryc.topology import Mesh
@@ -13,23 +14,33 @@ from boundaryc.topology import Mesh
 
 def described(mesh: Mesh, boundary: Boundary) -> tuple[str, ...]:
     """Every operation of a boundary, in order."""
-    return tuple(_text(mesh, op) for op in boundary.path.ops)
+    return tuple(worded(mesh, op) for op in boundary.path.ops)
 
 
 def moved(mesh: Mesh, boundary: Boundary, row: int) -> tuple[Sent, ...]:
     """The collectives of a boundary; ``row`` are the bytes of a row."""
-    found, state = [], boundary.start
+    return tuple(
+        Sent(worded(mesh, op), Fraction(cost.wire, row))
+        for op, cost in priced(boundary)
+        if cost.collectives
+    )
+
+
+def priced(boundary: Boundary) -> Iterator[tuple[ops.Operation, Cost]]:
+    """Every operation of a boundary with its cost, in order.
+
+    ``wire`` are the bytes that all ranks together send for each token of the batch.
+    """
+    state = boundary.start
     for op in boundary.path.ops:
-        cost = price(op, state, boundary.facts)
-        if cost.collectives:
-            found.append(Sent(_text(mesh, op), Fraction(cost.wire, row)))
+        yield op, price(op, state, boundary.facts)
         after = op.apply(state, boundary.facts)
         assert after is not None
         state = after
-    return tuple(found)
 
 
-def _text(mesh: Mesh, op: ops.Operation) -> str:
+def worded(mesh: Mesh, op: ops.Operation) -> str:
+    """An operation as a word, with the group that it works over."""
     match op:
         case ops.AllReduce(axes):
             return f"all_reduce({mesh.label(axes)})"

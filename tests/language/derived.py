@@ -17,6 +17,7 @@ from boundaryc.language.explain import Explanation, base, complete, explanation
 from boundaryc.language.json_schema import SCHEMAS, schema_text
 from boundaryc.language.lint import lint
 from boundaryc.language.lint_config import lint_config
+from boundaryc.report.schemas import RESULTS, result_schema_text
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "python -m tests.language.derived"
@@ -154,6 +155,8 @@ def _renamed(item: Diagnostic, name: str) -> Diagnostic:
 def _derived() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in SCHEMAS:
         yield f"schemas/{name}.schema.json", partial(schema_text, name)
+    for kind in RESULTS:
+        yield f"schemas/{kind}.schema.json", partial(result_schema_text, kind)
     yield "docs/diagnostics.md", reference
     for name in FORMATS:
         yield f"tests/fixtures/language/rendered/{name}.txt", partial(snapshot, name)
