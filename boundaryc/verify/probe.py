@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -54,7 +56,9 @@ def probe(declared: OperationDecl, width: int, seed: int = 0) -> None:
             raise _broken(declared, "row_wise", "two rows alone give other results than among six")
 
 
-def _results(declared: OperationDecl, values: list[Tensor], params: list[object]) -> list[Tensor]:
+def _results(
+    declared: OperationDecl, values: list[Tensor], params: Sequence[object]
+) -> list[Tensor]:
     """All tensors of a result; the residual where an operation writes that."""
     try:
         result = load_operation(declared)(*values, *params)

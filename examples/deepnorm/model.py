@@ -70,7 +70,8 @@ class Sublayer(nn.Module):
     def forward(self, residual: Tensor) -> Tensor:
         """The residual [1, tokens, width] behind this sublayer."""
         x, kept = self.read(residual)
-        return kept + self.gain.weight * self.inner(x)
+        found: Tensor = kept + self.gain.weight * self.inner(x)
+        return found
 
 
 class Decoder(nn.Module):
@@ -99,6 +100,7 @@ class Decoder(nn.Module):
         residual = self.embed_tokens(input_ids)
         entered = []
         for attention, mlp in zip(self.attentions, self.mlps, strict=True):
+            assert isinstance(attention, Sublayer)
             entered.append(attention.read(residual)[1])
             residual = mlp(attention(residual))
         return SimpleNamespace(logits=self.lm_head(self.norm(residual)), hidden_states=entered)
