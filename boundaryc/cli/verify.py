@@ -155,11 +155,13 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
 
 
 def _import_operations(plan: StackPlan) -> None:
-    """Fails now, not in every cell, where a custom operation is not there: OperationError."""
+    """Fails now, not in every cell, where one is not there or not as claimed: OperationError."""
     from boundaryc.verify.meaning import load_operation
+    from boundaryc.verify.probe import probe
 
     for declared in plan.stack.operations:
         load_operation(declared)
+        probe(declared, plan.stack.hidden_size)
 
 
 def _run(proofs: list[Proof], jobs: int, out: Path) -> int:

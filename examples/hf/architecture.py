@@ -43,11 +43,22 @@ class Sublayer:
              over ranks; empty for a mixture of experts, whose experts and their columns are
     tail     a mixture of experts has a part that no rank can cut, such as experts that return what
              they are given: its output with all output weights zero
+    takes    what its input is multiplied by
+    times    what its output is multiplied by
+    beside   another mixer of the same stage, whose output is added
     """
 
     module: nn.Module
     output: str = ""
     tail: bool = False
+    takes: float = 1.0
+    times: float = 1.0
+    beside: Sublayer | None = None
+
+    @property
+    def producers(self) -> tuple[Sublayer, ...]:
+        """This one and those beside it."""
+        return (self, *self.beside.producers) if self.beside else (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class Architecture:
     bindings   what ``bind`` of a layer takes
     leave      what ``stack.norm`` takes behind the batch
     given      what the model's input embeddings take for the ids of a sequence
+    extras     what is added to the output of a layer, by name, for tokens that ``given`` is of
     variants   the kinds of batch that its stack can run
     without    editions that its stack cannot have, see `examples.hf.editions`
     multipliers  of embeddings and of logits, which the model applies outside its stack
@@ -71,6 +83,7 @@ class Architecture:
     bindings: Callable[[nn.Module, int], Mapping[str, object]]
     leave: Callable[[nn.Module], tuple[object, ...]]
     given: Callable[[nn.Module, Tensor], Tensor] = lambda _, ids: ids
+    extras: Callable[[nn.Module, int, Tensor], Mapping[str, Tensor]] = lambda *_: {}
     variants: tuple[str, ...] = VARIANTS
     without: tuple[str, ...] = ()
     multipliers: tuple[float, float] = (1.0, 1.0)

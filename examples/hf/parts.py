@@ -38,7 +38,11 @@ class Parts:
 
     def mixed(self, sublayer: Sublayer, sequence: int, x: Tensor, part: Part) -> Tensor:
         """The part of a mixer's output for all tokens ``x`` [tokens, width] of a sequence."""
-        return self._projected(sublayer, sequence, x, part)
+        first, *others = (
+            self._projected(one, sequence, x * one.takes, part) * one.times
+            for one in sublayer.producers
+        )
+        return sum(others, start=first)
 
     def dense(self, sublayer: Sublayer, x: Tensor, part: Part) -> Tensor:
         """The part of an FFN's output for any rows ``x`` [rows, width]."""

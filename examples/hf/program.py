@@ -81,6 +81,8 @@ class RankProgram:
             layer = self.stack.layer(index).bind(**bound)
             for name in self.scene.stack.layers[index]:
                 self._stage(index, layer, self.scene.stack.stage(name))
+                if name == self.scene.stack.layers[index][-1]:
+                    self._add_extras(index)
                 yield
 
     def leave(self) -> None:
@@ -105,6 +107,14 @@ class RankProgram:
         self._load(index)
         self.batch = self.stack.batch(**facts(self.scene.case, self.scene.sequences))
         self.hidden = self.stack.from_pp(sent, self.batch)
+
+    def _add_extras(self, index: int) -> None:
+        """Adds to a layer's output what the model adds there."""
+        reference = self.scene.reference
+        own = reference.architecture.extras(reference.model, index, self.given())
+        if own:
+            added = {name: self._on_stack_rows(tensor) for name, tensor in own.items()}
+            self.hidden = self.stack.add_extras(self.hidden, self.batch, **added)
 
     def _overlapped(self, layers: range) -> None:
         """Runs the whole stack in two halves, each with some of every group's sequences."""
@@ -231,15 +241,18 @@ class RankProgram:
 
     def _embedded(self) -> Tensor:
         """The stack's input on this rank, or this rank's part of it."""
-        model, batch = self.scene.reference.model, self.batch
+        model = self.scene.reference.model
         embedding = model.get_input_embeddings()  # type: ignore[operator]
         own = self.given()
         if self.scene.case.entry == "partial":
             own = partial_embedding(embedding, own, self.parallel.heads)
         else:
             own = embedding(own)
-        own = own * self.scene.reference.architecture.multipliers[0]
-        hidden: Tensor = own.new_full((batch.stack_rows, own.shape[1]), PAD)
+        return self._on_stack_rows(own * self.scene.reference.architecture.multipliers[0])
+
+    def _on_stack_rows(self, own: Tensor) -> Tensor:
+        """This rank's rows of something, and pads behind them."""
+        hidden = own.new_full((self.batch.stack_rows, own.shape[1]), PAD)
         hidden[: len(own)] = own
         return hidden
 

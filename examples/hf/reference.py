@@ -54,7 +54,8 @@ def reference(architecture: Architecture, layers: int, seed: int = 1) -> Referen
     hooks = [
         one.module.register_forward_pre_hook(note, with_kwargs=True)
         for layer in sublayers
-        for one in layer.values()
+        for stage in layer.values()
+        for one in stage.producers
     ]
     generator = torch.Generator().manual_seed(seed)
     ids, logits, entered = [], [], []

@@ -89,6 +89,19 @@ DAMAGES = {
         "    return runtime.rms_norm(mixed, weight, EPS), streams, own",
         "    return runtime.rms_norm(mixed, weight, EPS), streams, (mix, post)",
     ),
+    "output_summed_before_it_is_merged": Damage(
+        *("cohere2", "tp4"),
+        "contribution = add(*outputs)",
+        "contribution = add(outputs[0], batch.groups.tp.all_reduce(outputs[1]))",
+    ),
+    "multiplier_on_both_sides_of_a_sum": Damage(
+        "falcon_h1", "tp4", "hidden = hidden * 0.6", "hidden = hidden * 0.6 * 0.6"
+    ),
+    "residual_not_replaced_by_its_norm": Damage(
+        *("deepnorm", "tp4"),
+        "hidden, stream.residual = replaced(",
+        "hidden, _ = replaced(",
+    ),
     "mixing_matrix_transposed": Damage(
         *("glm5_next", "tp4"),
         MIXED,
@@ -225,6 +238,17 @@ def multipliers_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(harness("granite").__dict__, "reference", replace(judge, architecture=plain))
 
 
+def images_of_another_layer(patch: pytest.MonkeyPatch) -> None:
+    """What is for the output of one layer is added to that of the other."""
+    judge = harness("qwen3_vl_text").reference.architecture
+    own = judge.extras
+    other = replace(
+        judge, extras=lambda model, index, ids: own(model, 1 - index if index < 2 else index, ids)
+    )
+    reference = replace(harness("qwen3_vl_text").reference, architecture=other)
+    patch.setitem(harness("qwen3_vl_text").__dict__, "reference", reference)
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     (bias_on_every_rank, "qwen3", case_on("tp4")),
     (bias_on_every_rank, "starcoder2", case_on("tp4")),
@@ -238,6 +262,7 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str, Case]] = [
     ),
     (experts_without_dispatch, "qwen3_moe", case_on("tp4_dp2_dense1")),
     (norms_of_another_layer, "qwen3", case_on("tp4")),
+    (images_of_another_layer, "qwen3_vl_text", case_on("tp4")),
     (tail_on_every_rank, "longcat_flash", case_on("tp4_dp4", placement="even")),
     (tail_in_every_part, "longcat_flash", case_on("tp4")),
     (shared_experts_on_every_rank, "deepseek_v3", case_on("tp4")),

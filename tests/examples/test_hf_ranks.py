@@ -19,12 +19,16 @@ def harness(name: str) -> Harness:
 
 @pytest.mark.parametrize("name", architecture_names())
 def test_a_covering_sample_agrees_with_transformers(name: str) -> None:
-    """Logits of every rank, and residuals before every layer."""
+    """Logits of every rank, and residuals before every layer.
+
+    Architectures take the halves of their covering samples in turns: each choice is run by many.
+    """
     torch.set_num_threads(1)
     judge = harness(name)
+    half = architecture_names().index(name) % 2
     wrong = [
         f"{case}: {error:.1e}"
-        for case in judge.sample()
+        for case in judge.sample()[half::2]
         if not (error := judge.run(case)) <= judge.reference.tolerance
     ]
 

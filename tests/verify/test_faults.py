@@ -23,7 +23,7 @@ def _sample(of_each: int) -> list[Fault]:
     return found
 
 
-SAMPLE = _sample(2)
+SAMPLE = _sample(1)
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ FAULTS = (
         "state-not-kept",
         "emitter",
         "An update takes the coefficients of an earlier stage.",
-        SCRIPT,
-        'results += ["stream.kept"] * bool(read.facts.state)',
-        'results += ["_"] * bool(read.facts.state)',
+        "boundaryc/emit/stream_calls.py",
+        'results += ["stream.kept"] if kernel.reads == "mixed" else []',
+        'results += ["_"] if kernel.reads == "mixed" else []',
         ("values", "refusals"),
     ),
     Fault(
