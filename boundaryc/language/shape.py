@@ -154,13 +154,21 @@ def _empty(path: Path, tree: Tree) -> Diagnostic:
     return error("BC103", f"{_last(path)} has no value", tree.value(path), help=help_)
 
 
+_OF_MODELS = {
+    "residual_multiplier": "the factor is each stage's: write `update: {scaled_add: 0.5}` there",
+    "embedding_multiplier": "leave it out: a model multiplies embeddings before they enter the stack",
+    "logits_scaling": "leave it out: a model scales logits behind the stack",
+}
+"""Keys of model configurations whose meaning has another place; no spelling is near to it."""
+
+
 def _unknown_key(path: Path, tree: Tree, gates: Gates) -> Diagnostic:
     key = str(path[-1])
     shape = shape_at(path[:-1])
     planned = gates.keys(shape.word()) if shape else ()
     known = [name for name in (shape.model_fields if shape else ()) if name not in planned]
     where = f" in {_last(path[:-1])}" if len(path) > 1 else ""
-    help_ = did_you_mean(key, known, "the keys here are", planned)
+    help_ = _OF_MODELS.get(key) or did_you_mean(key, known, "the keys here are", planned)
     return error("BC101", f"unknown key `{key}`{where}", tree.key(path), help=help_)
 
 

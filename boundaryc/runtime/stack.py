@@ -41,9 +41,7 @@ that cut attention by heads:
         return hidden
 
     def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor: ...
-
     def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor: ...
-
     def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor: ...
 
     # tp2/__init__.py
