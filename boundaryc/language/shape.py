@@ -156,8 +156,8 @@ def _empty(path: Path, tree: Tree) -> Diagnostic:
 
 _OF_MODELS = {
     "residual_multiplier": "the factor is each stage's: write `update: {scaled_add: 0.5}` there",
-    "embedding_multiplier": "leave it out: a model multiplies embeddings before they enter the stack",
-    "logits_scaling": "leave it out: a model scales logits behind the stack",
+    "embedding_multiplier": "leave it out: the model multiplies embeddings in front of the stack",
+    "logits_scaling": "leave it out: the model scales logits behind the stack",
 }
 """Keys of model configurations whose meaning has another place; no spelling is near to it."""
 
