@@ -67,6 +67,7 @@ def test_text(
     stack: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table; on a narrow terminal a list."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # a run on several processes sets it
     words = ["cost", stack, "--tokens", "8192", "--topology", "tp8", "--variant", "ordinary"]
     assert main(words) == Exit.OK
     wide = capsys.readouterr().out

@@ -21,6 +21,7 @@ def test_what_a_report_needs(
 ) -> None:
     """As text and as JSON, with a variable of ours that is set."""
     monkeypatch.setenv("BOUNDARYC_TRACE", "traces")
+    monkeypatch.delenv("COLUMNS", raising=False)  # a run on several processes sets it
     assert main(["env"]) == Exit.OK
     text = capsys.readouterr().out
     assert main(["env", "--json"]) == Exit.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -45,6 +46,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@cache
 def overlapping(name: str) -> Prover:
     """A stack of all sorts of constructs whose batches may be split."""
     written = text(name, TOPOLOGIES)
