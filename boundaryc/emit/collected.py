@@ -72,6 +72,15 @@ class TopologyFunctions:
     between: dict[Use, Between]
     order: tuple[Edge, ...]
 
+    def needs(self) -> set[str]:
+        """The names that its functions call, of row-wise functions and of others."""
+        return {
+            need
+            for variant in self.variants.values()
+            for named in (*variant.functions.values(), *variant.beside.values())
+            for need in named.draft.needs
+        }
+
 
 def distinct(names: Iterable[str]) -> list[str]:
     """Each name once, in alphabetical order."""

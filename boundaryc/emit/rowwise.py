@@ -43,13 +43,7 @@ class RowwiseView:
 
 def rowwise_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> RowwiseView:
     """The view of ``rowwise.py`` and ``kernels.py``: only what some function calls."""
-    needs = {
-        need
-        for topology in functions
-        for variant in topology.variants.values()
-        for named in (*variant.functions.values(), *variant.beside.values())
-        for need in named.draft.needs
-    }
+    needs = {need for topology in functions for need in topology.needs()}
     return norm_view(
         plan.stack.name,
         plan.stack.hidden_size,

@@ -90,13 +90,7 @@ class StreamsView:
 
 def streams_view(plan: StackPlan, functions: Iterable[TopologyFunctions]) -> StreamsView | None:
     """The view of both modules, with what some function calls; None where nothing is called."""
-    needs = {
-        need
-        for topology in functions
-        for variant in topology.variants.values()
-        for named in (*variant.functions.values(), *variant.beside.values())
-        for need in named.draft.needs
-    } & {*STREAM_KERNELS}
+    needs = {need for topology in functions for need in topology.needs()} & {*STREAM_KERNELS}
     stack = plan.stack
     if not needs or stack.residual is None:
         return None

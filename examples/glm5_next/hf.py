@@ -8,26 +8,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from examples.hf.architecture import SIZES, Architecture, Sublayer, final_norm, seeded, spread
+from examples.hf.headed import Headed
 
 LAYERS = ("linear_attention", "indexed_attention", "linear_attention")
 
 
-class TextModel(nn.Module):
-    """The text model, which Transformers has inside a multimodal one only, and a head."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-        self.lm_head = nn.Linear(SIZES["hidden_size"], SIZES["vocab_size"], bias=False)
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The embedding of tokens."""
-        embedding: nn.Module = self.model.embed_tokens
-        return embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        """What makes logits."""
-        return self.lm_head
+class TextModel(Headed):
+    """The text model, whose streams are its hidden states."""
 
     def forward(self, input_ids: Tensor, **options: Any) -> SimpleNamespace:
         """Logits [1, tokens, vocabulary], and the streams [1, tokens, 4, width] before layers."""

@@ -17,6 +17,7 @@ from examples.hf.architecture import (
     seeded,
     spread,
 )
+from examples.hf.headed import Headed
 
 DEEP = 2
 """After how many layers something is added, as the stack file says."""
@@ -24,24 +25,13 @@ IMAGES = 40
 """Token ids below this one are of images."""
 
 
-class TextModel(nn.Module):
+class TextModel(Headed):
     """The text model, a head, and a table for what a vision model makes of images' tokens."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         width, words = SIZES["hidden_size"], SIZES["vocab_size"]
-        self.lm_head = nn.Linear(width, words, bias=False)
         self.vision_embed = nn.Parameter(torch.empty(DEEP, words, width))
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The embedding of tokens."""
-        embedding: nn.Module = self.model.embed_tokens
-        return embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        """What makes logits."""
-        return self.lm_head
 
     def forward(self, input_ids: Tensor, **options: Any) -> SimpleNamespace:
         """Logits [1, tokens, vocabulary], and the residual [1, tokens, width] before layers."""

@@ -52,7 +52,6 @@ def test_a_draft_agrees_on_the_hidden_states_of_its_target(
     topology: str, variant: str, placement: str, halves: Any
 ) -> None:
     """With a policy of its own, where the target's batch is whole and where it is in halves."""
-    torch.set_num_threads(1)
     edition = "overlap" if halves else "plain"
     first = Case(topology, edition, variant, "rsv", "sum_len", placement, halves=halves)
     second = Case(topology, "plain", variant, "auto", "sum_len", placement, entry="partial")

@@ -123,7 +123,6 @@ def harness(name: str) -> Harness:
 
 def far(name: str, case: Case, made: Compiled | None = None) -> bool:
     """Whether a run is off by enough to be noticed whatever the tolerance is."""
-    torch.set_num_threads(1)
     judge = harness(name)
     return judge.run(case, made) >= FAR * judge.reference.tolerance
 

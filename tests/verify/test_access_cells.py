@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from boundaryc.plan.compose import plan_stack
 from boundaryc.verify.matrix import Selection, covering, matrix
@@ -18,14 +16,6 @@ from tests.verify.subjects import HEAD, prover, share
 
 DP = HEAD + "topologies: {dp: {tp: 4, attn_dp: 2}}\nvariants: [ordinary, sequence_parallel]\n"
 DENSE = ROOT / "examples/qwen3/stack.yaml"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 SOURCES = [DENSE, MOE, WIDE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,14 +23,6 @@ from tests.verify.test_operations import SMALL, text
 WORDS = ("rank0", "divided", "after_sum")
 BIAS = {"bias": torch.full((64,), 5.0, dtype=torch.float64)}
 POLICIES = ("ar", "rs", "rsv")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def term(word: Any) -> tuple[Additive, ...]:

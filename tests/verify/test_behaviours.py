@@ -43,14 +43,6 @@ SPARSE = (("attention", "experts"),)
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("layers", [LAYER * 3, LAYER, ((), *LAYER, (), *LAYER, ())])
 def test_s01_s02_s09_one_stage_enters_and_one_ends(layers: Any) -> None:
     """The first and the last of all, layers without stages passed over."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,14 +93,6 @@ BASES = {
     "parallel summed": PARALLEL.replace("SAYS", "allow"),
     "mixed": MIXED,
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _failures(subject: Prover, cells: list[Cell]) -> list[str]:

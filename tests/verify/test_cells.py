@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from boundaryc.api import plan
 from boundaryc.emit.build import build
@@ -21,14 +20,6 @@ from tests.verify.subjects import HEAD, prover
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ("qwen3", "qwen3_moe")
 TP4 = HEAD + "topologies: {tp4: {tp: 4}, tp2: {tp: 2}}\nvariants: [ordinary]\n"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _published(name: str) -> tuple[Prover, StackPlan]:

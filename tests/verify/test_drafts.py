@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from boundaryc.cli import Exit, main
 from boundaryc.emit.build import Build
@@ -16,14 +14,6 @@ from boundaryc.verify.modules import forget, import_package
 from boundaryc.verify.run import Prover
 from boundaryc.verify.world import SimulatedGroups, World
 from tests.emit.compiled import DRAFTS, family
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("built", family(DRAFTS)[1:], ids=lambda built: built.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -53,14 +53,6 @@ def unfused(runs: Prover) -> tuple[Tensor, Any]:
     """The outputs of all ranks without a provider, and the collectives."""
     ranks, traces = forwards(runs)
     return outputs(ranks), census(traces)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _never(log: list[str]) -> Noting:

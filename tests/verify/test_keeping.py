@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import torch
 
 from boundaryc.plan.access import handed_off
 from boundaryc.verify.cells import Cell
@@ -19,14 +17,6 @@ from tests.verify.test_scenarios_e_stacks import MAMBA, SCAN, sums
 
 POLICIES = ("ar", "rs", "rsv", "rs+rsv")
 ORDINARY = ("ordinary",)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("defer", [True, False])

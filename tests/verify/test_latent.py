@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-import torch
-
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.matrix import Selection, covering, matrix
 from tests.plan.simulated import kinds, verified
@@ -21,14 +16,6 @@ stages:
 layers: {pattern: "AHAA", stages: {A: [attention, mlp], H: [heads]}}
 """
 ALONE = "topologies: {tp4: {tp: 4}}\n"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_latents_lie_on_the_rows_that_attention_returns() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +18,6 @@ from tests.verify.test_operations import SMALL, STACKS, text
 
 ADAPTERS = torch.tensor([0.0, 0.5, -0.25], dtype=torch.float64)
 """What an adapter adds to each column of a stage's output, by adapter."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_lr1_rows_are_those_of_this_step() -> None:

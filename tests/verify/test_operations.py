@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 from boundaryc.verify.matrix import Selection, covering, matrix
 from tests.verify.subjects import prover, share
@@ -142,14 +139,6 @@ STACKS = {
     "captures": CAPTURES,
     "additions": ADDITIONS,
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def text(name: str, topologies: str = TOP) -> str:

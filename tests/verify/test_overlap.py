@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -36,14 +35,6 @@ topologies:
   tp4_cp2: {tp: 4, attn_cp: 2}
 """
 SPARSE = "sparse: true"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from boundaryc.runtime import BoundaryError, Form
 from boundaryc.topology.contracts import CONTEXT_PARALLEL
@@ -26,14 +24,6 @@ SAMPLE = Selection(
     batches=("uneven", "one_empty"),
     halves=("none",),
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _cells(runs: Prover, *, cut: bool) -> list[Cell]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from boundaryc.runtime import Mesh
@@ -18,14 +16,6 @@ from tests.verify.test_additive import run
 
 POLICIES = ("ar", "rs", "rsv", "rs+rsv")
 LAYERS = (("attention", "mlp"), ("attention", "experts"), ("attention", "experts"))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class SumsByPart(RankProgram):

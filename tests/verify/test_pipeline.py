@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -53,14 +53,6 @@ SAMPLE = Selection(
     paddings=("sum_len",),
     batches=("uneven", "one_empty"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _cut(name: str, payload: str, damage: Callable[[dict[str, str]], None] | None = None) -> Prover:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 from boundaryc.language import BoundarycError, loads
 from boundaryc.verify.cells import Cell
@@ -35,14 +32,6 @@ operations:
 LAST = """\
   last: {role: read, call: "tests.verify.stream_operations:doubled"}
 """
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def added(*layers: int) -> str:

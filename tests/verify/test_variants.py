@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-import torch
 
 from boundaryc.emit.build import Build, build
 from boundaryc.language import BoundarycError
@@ -24,14 +22,6 @@ from tests.verify.subjects import prover
 
 MATRIX = Path(__file__).parents[1] / "fixtures" / "matrix"
 STACKS = ("dense", "moe")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _sample(cells: list[Cell]) -> list[Cell]:
