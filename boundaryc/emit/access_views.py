@@ -103,6 +103,10 @@ def _resume(
         fields.append(f"handed={known.beside[draft.handed.key].name}")
     if draft.fused:
         fields.append(f"fused={known.beside[draft.fused.key].name}")
+    if draft.finalized:
+        fields.append(f"finalized={known.beside[draft.finalized.key].name}")
+    if draft.added:
+        fields.append(f"added={known.beside[draft.added.key].name}")
     for field, shown in (("producer", draft.producer), ("input", draft.input)):
         arguments = [known.beside[shown.move.key].name] if shown.move else []
         arguments += ["owned=True"] if shown.owned else []

@@ -33,7 +33,8 @@ class Scope:
 
     def fused_sum(self, fused: FusedSum) -> str:
         """The attribute of a boundary that a fused kernel may take; the layout will have it."""
-        self.group(fused.owes)
+        if fused.owes:
+            self.group(fused.owes)
         self.fused.add(fused)
         return fused.name(self.mesh)
 

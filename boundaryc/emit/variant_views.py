@@ -82,6 +82,7 @@ def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
         f"    reduce={reduce.name},",
         f"    leave={leave.name},",
         *(f"    {field}={known.functions[one.key].name}," for field, one in others.items() if one),
+        *(["    finalize=finalize,"] if draft.finalizes else []),
         ")",
     )
 
