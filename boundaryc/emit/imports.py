@@ -11,6 +11,7 @@ from boundaryc.emit.views import Lines
 from boundaryc.operations import PARAM_TYPES
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
+from boundaryc.plan.row_moves import MOVES
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
@@ -39,6 +40,8 @@ def module_imports(
     lines.append("")
     if needs & STREAMS:
         lines += bracketed_import("..hyper", sorted(needs & STREAMS))
+    if needs & MOVES.keys():
+        lines += bracketed_import("..moves", sorted(needs & MOVES.keys()))
     if needs & ROWWISE:
         lines += bracketed_import("..rowwise", sorted(needs & ROWWISE))
     local = {".layout": ["Batch"]}

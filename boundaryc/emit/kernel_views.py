@@ -226,7 +226,7 @@ def _launcher(kernel: RowKernel, *, again: bool) -> Lines:
     if kernel.quantize is not None:
         items += [f'"{name}"' for name in ("values", *kernel.quantize.params)]
     items += ["again_from=AGAIN_FROM"] * again
-    return _on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
+    return on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
 
 
 def _warps(kernel: RowKernel) -> str:
@@ -235,7 +235,7 @@ def _warps(kernel: RowKernel) -> str:
     return f"WARPS{two}{'_TO_QUANTIZE' if kernel.quantize else ''}"
 
 
-def _on_few_lines(first: str, items: list[str]) -> Lines:
+def on_few_lines(first: str, items: list[str]) -> Lines:
     """A call as a formatter would break it: its arguments on a line of their own if they fit."""
     whole = bracketed(first, items, ")")
     inner = f"    {', '.join(items)}"
@@ -262,7 +262,7 @@ def _operator(kernel: RowKernel, params: list[tuple[str, str]], outputs: int) ->
         quoted = [f'"{part} "' for part in parts[:-1]] + [f'"{parts[-1]}"', f'" -> {results}"']
         schema = "\n    ".join(quoted)
     items = [kernel.name, f"_made_by_{kernel.name}", schema]
-    return _on_few_lines(f"_{kernel.name.upper()}_OPERATOR = operator(", items)
+    return on_few_lines(f"_{kernel.name.upper()}_OPERATOR = operator(", items)
 
 
 def _type(annotation: str) -> str:

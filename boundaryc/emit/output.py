@@ -14,6 +14,7 @@ from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json
 from boundaryc.emit.render import render
+from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
@@ -49,6 +50,10 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     if streams is not None:
         more = ("hyper.py", "hyper_kernels.py")
         shared |= {name: render(f"{name}.jinja", streams) for name in more}
+    moves = moves_view(plan, functions)
+    if moves is not None:
+        more = ("moves.py", "move_kernels.py")
+        shared |= {name: render(f"{name}.jinja", moves) for name in more}
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.launching import starts_early
@@ -47,6 +48,11 @@ class GridLauncher:
         found = self.kernel[grid](*tensors, *numbers, early, **options, enable_fp_fusion=False)
         if key is not None and found is not None:
             self._found[key] = found
+
+
+def raw(part: Tensor) -> Tensor:
+    """``part`` as it moves without arithmetic: values of one byte as bytes."""
+    return part.view(torch.uint8) if part.dtype.itemsize == 1 else part
 
 
 def adjacent(part: Tensor, *sizes: int) -> Tensor:

@@ -18,6 +18,7 @@ from triton.compiler import ASTSource
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {"scales": "*fp32", "input_scale": "*fp32", "gates": "*fp32", "index": "*i32"}
+TYPES["places"] = "*i64"
 UNALIGNED = ("values", "input_scale")
 
 
@@ -54,7 +55,7 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
         if name in constants:
             signature[name] = "constexpr"
             continue
-        number = name.endswith("stride")
+        number = name.endswith("stride") or name in ("start", "count")
         signature[name] = "i32" if number else _type(name)
         if name == "values":
             signature[name] = eight

@@ -56,7 +56,7 @@ def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) 
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
     hidden = stream.take(hidden)
-    hidden = rows.attn_dp.place(hidden)
+    hidden = place_rows(hidden, rows.attn_dp)
     hidden = groups.tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden'''

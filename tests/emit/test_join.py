@@ -75,7 +75,7 @@ def test_each_rank_adds_its_own_rows() -> None:
         Read(),
     )
 
-    assert "    hidden = join(hidden, rows.attn_tp.place(stream.residual))\n" in text
+    assert "    hidden = join(hidden, place_rows(stream.residual, rows.attn_tp))\n" in text
     assert "rank == 0" not in text
     assert "    stream.residual = groups.attn_tp.reduce_scatter(hidden)\n" in text
 
