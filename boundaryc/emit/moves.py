@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boundaryc.emit import quantized, row_moves
+from boundaryc.emit import move_calls, quantized
 from boundaryc.emit.calls import Calls, Names, Script
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.scope import Scope
@@ -66,7 +66,7 @@ class Mover:
     def _gather_sum(self, step: Step, gather: int, total: int) -> None:
         place = self.scope.row(gather, step.before.rows)
         group = self.scope.group(gather | total)
-        self._put(f"{self.value} = {row_moves.moved(PLACE, self.value, place)}")
+        self._put(f"{self.value} = {move_calls.moved(PLACE, self.value, place)}")
         self._call(PLACE)
         self._complete(step, f"groups.{group}.all_reduce({self.value})")
         owed, moved = self.scope.mesh.label(total), self.scope.mesh.label(gather)
@@ -126,13 +126,13 @@ class Mover:
             if tensor == quantized.SCALES:  # of few columns
                 self._put(f"{tensor} = rows.{place}.{name}({tensor})")
                 continue
-            self._put(f"{tensor} = {row_moves.moved(name, tensor, place)}")
+            self._put(f"{tensor} = {move_calls.moved(name, tensor, place)}")
             self._call(name)
         self._say(f"to {order.removesuffix('s')} order")
 
     def _reorder_and_quantize(self, step: Step, quantize: Quantize) -> None:
         order = self.scope.order(step.before.rows)
-        name, statement = row_moves.moved_and_quantised(quantize, self.value, order)
+        name, statement = move_calls.moved_and_quantised(quantize, self.value, order)
         self._put(statement)
         self._call(name)
         self._say("to token order", quantized.said(quantize))

@@ -1,4 +1,4 @@
-"""Moves of rows on one rank in generated code: the calls, and the view of the modules with them."""
+"""The view of the modules that move the rows of a stack on one rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boundaryc.emit.layout_text import bracketed
 from boundaryc.emit.views import Lines
 from boundaryc.language.model import Quantize
 from boundaryc.plan.result import StackPlan
-from boundaryc.plan.row_moves import MOVES, PLACE, TO_SHARDS, TO_TOKENS, quantising
+from boundaryc.plan.row_moves import MOVES, PLACE, TO_SHARDS, TO_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +182,3 @@ def _in_torch(quantize: Quantize) -> Lines:
     call = f"runtime.quantize_{quantize.format}({', '.join(arguments)})"
     returned = f"return *{call}, x" if quantize.keep else f"return {call}"
     return ("x = order.to_tokens(x)", returned)
-
-
-def moved(name: str, value: str, place: str) -> str:
-    """The call of a move."""
-    return f"{name}({value}, rows.{place})"
-
-
-def moved_and_quantised(quantize: Quantize, value: str, order: str) -> tuple[str, str]:
-    """The function that moves rows to token order and quantises them, and its statement."""
-    name = quantising(quantize)
-    given = [value, f"rows.{order}", *(f"{param}.input_scale" for param in quantize.params)]
-    results = ", ".join(quantized.returned(quantize, value))
-    return name, f"{results} = {name}({', '.join(given)})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boundaryc.emit import quantized, row_moves
+from boundaryc.emit import move_calls, quantized
 from boundaryc.emit.calls import OWN_NAMES, Script
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.kernel_calls import Tensors, added, fused, fusible, kernel_of
@@ -119,7 +119,7 @@ class Writer(Mover):
         own, state = self.residual, step.before
         extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
         if extra:
-            own = row_moves.moved(PLACE, own, self.scope.row(extra, state.residual))
+            own = move_calls.moved(PLACE, own, self.scope.row(extra, state.residual))
             self._call(PLACE)
         statement = f"{self.value} = join({self.value}, {own})"
         if alone:

@@ -64,9 +64,7 @@ def moves(kernels: Any, rows: int, dtype: torch.dtype) -> None:
     width = kernels.WIDTH.value
     x = drawn(rows + 2, width, dtype)
     generator = torch.Generator().manual_seed(rows)
-    index = torch.randint(-1, rows + 2, (rows + 5,), generator=generator).to(DEVICE)[
-        : rows + rows % 3
-    ]
+    index = torch.randint(-1, rows + 2, (rows + rows % 3,), generator=generator).to(DEVICE)
     poison(index.shape[0], width, dtype)
     found = kernels.move_rows(x, index)
     wanted = x.view(torch.uint8)[index.clamp(min=0)].masked_fill((index < 0).unsqueeze(1), 0)

@@ -79,8 +79,8 @@ FAULTS = (
         "residual-on-the-wrong-rows",
         "The residual joins a sum at the rows' beginning, not at its own place.",
         SCRIPT,
-        "row_moves.moved(PLACE, own, self.scope.row(extra, state.residual))",
-        'row_moves.moved(PLACE, own, self.scope.row(extra, state.residual)) + ".flip(0)"',
+        "move_calls.moved(PLACE, own, self.scope.row(extra, state.residual))",
+        'move_calls.moved(PLACE, own, self.scope.row(extra, state.residual)) + ".flip(0)"',
         "values",
     ),
     _fault(
