@@ -86,6 +86,7 @@ def test_e97_a_slice_of_the_residual_is_added_to_its_rows_alone() -> None:
     text = prepare(start, Goal(DP, DP), HandOff(), Join(), AllReduce(TP), Read())
     log: list[str] = []
     found: dict[str, Any] = {"join": join, "rms_norm": lambda x, weight: x * weight}
+    found["place_rows"] = lambda x, members: members.place(x)
     exec(f"from __future__ import annotations\n{text}", found)
     residual, value = torch.full((2, 8), 3.0), torch.ones(4, 8)
     stream = SimpleNamespace(take=lambda hidden: hidden, residual=residual)
