@@ -160,7 +160,7 @@ def _dead_stage_keys(subject: Subject) -> Iterator[Diagnostic]:
         if stage.joins_sum and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`joins_sum: allow` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.joins_sum", message, "leave out `joins_sum`")
-        deferred = stage.finalize == "deferred"
+        deferred = stage.finalize == "deferred" and BUILTIN not in stack.fusion
         if deferred and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`finalize: deferred` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.finalize", message, "leave out `finalize`")
