@@ -10,12 +10,12 @@ import sys
 from typing import Any
 
 import torch
+from kernel_program import DEVICE, _convert_exactly
 from torch import Tensor
 
 from boundaryc import runtime
 from boundaryc.runtime.orders import by_token
 from boundaryc.runtime.shards import ContextParallel, shard_rows
-from tests.emit.kernel_program import DEVICE, _convert_exactly
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.float8_e4m3fn)
 ROWS = (0, 1, 3, 17)

@@ -12,7 +12,8 @@ from boundaryc.emit.render import render
 from boundaryc.emit.row_moves import move_view
 from boundaryc.plan.row_moves import MOVES, PLACE, TO_SHARDS
 from tests.emit.compiled import ROOT
-from tests.emit.test_kernels import AS_IT_RUNS, program
+from tests.emit.programs import program
+from tests.emit.test_kernels import AS_IT_RUNS
 
 pytest.importorskip("triton")
 
