@@ -231,6 +231,8 @@ def _launcher(kernel: RowKernel, *, again: bool) -> Lines:
 
 def _warps(kernel: RowKernel) -> str:
     """The constant that says how many warps a program has."""
+    if kernel.finalize:
+        return "WARPS_TO_FINALIZE"
     two = "_OF_TWO_NORMS" if kernel.norm and kernel.output_norm else ""
     return f"WARPS{two}{'_TO_QUANTIZE' if kernel.quantize else ''}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
-from boundaryc.emit.launch import again_from, warps, warps_of_two
+from boundaryc.emit.launch import again_from, warps, warps_of_two, warps_to_finalize
 from boundaryc.emit.layout_text import bracketed_import, listed
 from boundaryc.emit.norms import Norms
 from boundaryc.plan.kernels import KERNELS, NORMS, RowKernel
@@ -75,6 +75,7 @@ def norm_view(
         warps=(
             ("WARPS", warps(width)),
             ("WARPS_TO_QUANTIZE", warps(width, quantizes=True)),
+            ("WARPS_TO_FINALIZE", warps_to_finalize(width)),
             ("WARPS_OF_TWO_NORMS", warps_of_two(width)),
             ("WARPS_OF_TWO_NORMS_TO_QUANTIZE", warps_of_two(width, quantizes=True)),
         ),
