@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from boundaryc.runtime import ExpertRows, finalize
+from boundaryc.runtime import ExpertRows, SingleGroups, finalize
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.fusing import expert_rows
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.run import Prover
-from tests.verify.fused import HEAD, Forward, census, forwards
+from tests.verify.fused import HEAD, WIDTH, Forward, Rank, census, forwards
 from tests.verify.subjects import compiled, prover
 
 STACK = """\
@@ -91,7 +91,7 @@ def test_the_bits_are_those_of_a_finalised_output(own: Prover, topology: str) ->
 
 def test_every_rank_holds_what_the_oracle_says(own: Prover) -> None:
     """All sorts of batches, uneven and empty ones, and outputs that are used in between."""
-    cells = covering(list(matrix(own.subject.plan, Selection())))[::4]
+    cells = covering(list(matrix(own.subject.plan, Selection())))[::6]
     for number, cell in enumerate(cells):
         outcome = own.run(cell, schedule=number, deeds=number if number % 2 else None)
         assert outcome.failure is None, f"{cell}: {outcome.failure}"
@@ -100,7 +100,7 @@ def test_every_rank_holds_what_the_oracle_says(own: Prover) -> None:
 def test_beside_providers() -> None:
     """Some hand-offs are theirs, before or behind the stack's own kernels."""
     runs = prover(HEAD + STACK + BETWEEN)
-    cells = covering(list(matrix(runs.subject.plan, Selection())))[::8]
+    cells = covering(list(matrix(runs.subject.plan, Selection())))[::12]
     for number, cell in enumerate(cells):
         outcome = runs.run(cell, schedule=number)
         assert outcome.failure is None, f"{cell}: {outcome.failure}"
@@ -158,3 +158,25 @@ def test_the_sum_is_in_order_and_wide() -> None:
     assert finalize(rows, weights, None, None).item() == 1 + 2.0**-7
     none = torch.full((1, 3), -1)
     assert finalize(rows[:0], weights, none, None).item() == 0
+
+
+def test_it_traces_without_a_break(own: Prover) -> None:
+    """An exit that is given rows of experts, and the kernel behind it, in one graph."""
+    stack = own.subject.package.load("tp1", SingleGroups())
+    batch = stack.batch(rows_per_dp=[3], padding="sum_len", mode="decode")
+    forward = Forward(Rank([], stack=stack, batch=batch), own.subject.plan.stack.layers, 0)
+    first, following = forward.boundary(0, "attention"), forward.boundary(1, "mixer")
+    experts = forward.boundary(0, "experts")
+
+    def step(x: Tensor) -> Tensor:
+        stack.start(batch)
+        read = first.prepare(x, batch)[-1]
+        x = experts.prepare(first.finish(read, batch), batch)
+        with experts.exit(batch) as out:
+            rows = ExpertRows(torch.cat([x, x * 2.0]), torch.ones(3, 2))
+        found: Tensor = following.prepare(out.finish(rows), batch)
+        return found
+
+    x = torch.rand(3, WIDTH, dtype=torch.float64)
+    traced = torch.compile(step, fullgraph=True, backend="eager")
+    torch.testing.assert_close(traced(x.clone()), step(x.clone()), rtol=0, atol=1e-12)
