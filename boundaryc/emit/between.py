@@ -278,6 +278,7 @@ def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title:
         returns="Tensor",
         doc=(*summary(title, script), *collectives(script)),
         body=body(script.lines, result="value"),
+        needs=frozenset(script.helpers),
     )
 
 
