@@ -196,6 +196,7 @@ def experts(rows: int, width: int, dtype: torch.dtype, indexed: bool) -> list[An
     unused = torch.ones(3 * rows + 4, dtype=torch.bool, device=DEVICE)
     unused[used[used >= 0]] = False
     wide[1:][unused] = torch.nan
+    wide[0] = torch.nan  # where -1 would be
     shared = torch.randn(rows, width, generator=generator).to(dtype).to(DEVICE)
     return [wide[1:, :width], gates, used.to(torch.int32), shared]
 

@@ -62,9 +62,10 @@ def poison(rows: int, width: int, dtype: torch.dtype) -> None:
 def moves(kernels: Any, rows: int, dtype: torch.dtype) -> None:
     """By an index: some rows twice, some never, and zeros between them."""
     width = kernels.WIDTH.value
-    x = drawn(rows + 2, width, dtype)
+    x = drawn(rows + 3, width, dtype)[1:]  # so that there is a row at -1
     generator = torch.Generator().manual_seed(rows)
     index = torch.randint(-1, rows + 2, (rows + rows % 3,), generator=generator).to(DEVICE)
+    index[1::3] = -1
     poison(index.shape[0], width, dtype)
     found = kernels.move_rows(x, index)
     wanted = x.view(torch.uint8)[index.clamp(min=0)].masked_fill((index < 0).unsqueeze(1), 0)
