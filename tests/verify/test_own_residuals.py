@@ -27,6 +27,7 @@ stages:
   mlp: {kind: ffn, update: replaced}
 layers: {pattern: "AMA", stages: {A: [attention], M: [mlp]}}
 captures: {before_norm: {after: [2]}}
+pipeline: {payload: complete}
 topologies: {tp1: {tp: 1}, tp4_dp2: {tp: 4, attn_dp: 2}}
 variants: [ordinary, sequence_parallel]
 operations:
@@ -131,6 +132,25 @@ def test_a_looped_stack_runs_its_layers_again(stack: Any, normed: bool) -> None:
     stack.norm(through(stack, again, batch), batch, SCALE)
 
     assert batch.captured("before_norm")[-1].equal(expected)
+
+
+def test_a_wide_residual_goes_over_a_cut_alone(runs: Prover) -> None:
+    """Folded; beside a narrow output it is refused, as a payload has one dtype."""
+    load = runs.subject.package.load
+    first, rest = (load("tp1", SingleGroups(), layers=own) for own in (range(1), range(1, 3)))
+    for folded in (True, False):
+        batch, hidden = started(first)
+        left = through(first, hidden, batch)
+        sent = first.to_pp(first.fold(left, batch) if folded else left, batch)
+        arrived = rest.batch(rows_per_dp=[3], padding="unpadded", mode="decode")
+        if not folded:
+            with pytest.raises(BoundaryError, match="widths and dtypes are equal"):
+                rest.from_pp(sent, arrived)
+            continue
+        rest.norm(through(rest, rest.from_pp(sent, arrived), arrived), arrived, SCALE)
+
+        assert [(name, one.dtype) for name, one in sent.items()] == [("residual", torch.float32)]
+        assert arrived.captured("before_norm")[0].equal(meant(hidden))
 
 
 def test_a_producer_of_several_tensors_leaves_one(stack: Any) -> None:
