@@ -1,4 +1,4 @@
-"""Files that are derived from the code: schemas, docs/diagnostics.md, snapshots of the renderers.
+"""Files that are derived from the code: schemas, pages of docs/, snapshots of the renderers.
 
 `python -m tests.language.derived` writes them; the tests compare them with what would be written.
 """
@@ -18,6 +18,7 @@ from boundaryc.language.json_schema import SCHEMAS, schema_text
 from boundaryc.language.lint import lint
 from boundaryc.language.lint_config import lint_config
 from boundaryc.report.schemas import RESULTS, result_schema_text
+from tests.language.keys_page import keys_page
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "python -m tests.language.derived"
@@ -158,6 +159,7 @@ def _derived() -> Iterator[tuple[str, Callable[[], str]]]:
     for kind in RESULTS:
         yield f"schemas/{kind}.schema.json", partial(result_schema_text, kind)
     yield "docs/diagnostics.md", reference
+    yield "docs/keys.md", keys_page
     for name in FORMATS:
         yield f"tests/fixtures/language/rendered/{name}.txt", partial(snapshot, name)
     colored = partial(snapshot, "full", color=True)
