@@ -18,7 +18,7 @@ from boundaryc.language.spans import Span
 _EPS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 _DEPTH = ("num_layers", "num_hidden_layers", "n_layer")
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-_KINDS = ("hybrid_override_pattern", "layers_block_type", "layer_types")
+_KINDS = ("hybrid_override_pattern", "layers_block_type")
 _PARALLEL = ("parallel_attn", "use_parallel_residual", "parallel_residual", "parallel_block")
 
 _FACTOR = re.compile(r"(?:multipliers?|scale|scaling|alpha|beta|factor)$|^scale_")
@@ -137,7 +137,8 @@ def _structure(subject: _Subject) -> Iterator[Diagnostic]:
     if streams is not None and streams != stack.streams:
         message = f"the config says hc_mult = {streams:g}, the residual has {stack.streams} streams"
         help_ = f"write `residual: {{kind: hyper_connections, streams: {streams:g}}}`"
-        yield subject.finding("residual", "hc_mult", message, help_)
+        path = "residual" if stack.residual else "hidden_size"
+        yield subject.finding(path, "hc_mult", message, help_)
     for name in _PARALLEL:
         if subject.config.get(name) is True and stack.branch is None:
             message = f"the config says {name} = true, and no stage is beside another one"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from boundaryc.language.names import name_problem
+
 _SIZE = re.compile(r"(tp|attn_dp|attn_cp|moe_dp|ep)([1-9][0-9]{0,3})")
 _MOE = {"moe_dp": "dp", "ep": "ep", "all_to_all": "all_to_all"}
 _DENSE = {"dense_tp1": "1", "dense_attn_tp": "attn_tp"}
 _FORM = (
     "tp8, then any of attn_dp4, attn_cp2, dense_tp1, dense_attn_tp, moe_dp2, ep8, all_to_all, "
-    "with - between them"
+    "with - between them; another name goes in front, like wide=tp8-attn_dp4"
 )
 
 
@@ -21,25 +23,30 @@ class RanksError(ValueError):
 def topology_line(text: str) -> str:
     """The entry of `topologies` that a word stands for, with the word's own name.
 
-    Raises RanksError for a word that does not stand for one. Whether its sizes fit together is
+    Another name may stand before it, with =. Raises RanksError for a word that does not stand for one. Whether its sizes fit together is
     found when the file is loaded.
 
     >>> topology_line("tp8-attn_dp4-ep8")
     'tp8_attn_dp4_ep8: {tp: 8, attn_dp: 4, moe: {ep: 8}}'
+    >>> topology_line("wide=tp8-attn_dp4")
+    'wide: {tp: 8, attn_dp: 4}'
     """
     entries: dict[str, str] = {}
     moe: dict[str, str] = {}
-    for word in text.split("-"):
+    name, given, words = text.rpartition("=")
+    if given and name_problem("topology", name) is not None:
+        raise RanksError(f"{text}: no topology can be called {name[:40]!r}")
+    for word in words.split("-"):
         key, value = _entry(word, text)
-        own, name = (moe, _MOE[key]) if key in _MOE else (entries, key)
-        if name in own:
+        own, said = (moe, _MOE[key]) if key in _MOE else (entries, key)
+        if said in own:
             raise RanksError(f"{text} says {key} twice")
-        own[name] = value
+        own[said] = value
     if next(iter(entries), None) != "tp":
         raise RanksError(f"{text} does not begin with the number of ranks; write {_FORM}")
     if moe:
         entries["moe"] = _mapping(moe)
-    return f"{text.replace('-', '_')}: {_mapping(entries)}"
+    return f"{name or words.replace('-', '_')}: {_mapping(entries)}"
 
 
 def _entry(word: str, text: str) -> tuple[str, str]:

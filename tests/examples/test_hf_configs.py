@@ -45,7 +45,7 @@ def word_of(spec: TopologySpec) -> str:
     sizes = {"attn_dp": spec.attn_dp, "attn_cp": spec.attn_cp}
     sizes |= {"moe_dp": spec.moe.dp, "ep": spec.moe.ep}
     words += [f"{name}{size}" for name, size in sizes.items() if size > 1]
-    dense = {1: "dense_tp1", spec.attn_tp: "dense_attn_tp", spec.tp: ""}[spec.dense_tp]
+    dense = {spec.attn_tp: "dense_attn_tp", 1: "dense_tp1", spec.tp: ""}[spec.dense_tp]
     words += [dense] if dense else []
     return "-".join([*words, "all_to_all"] if spec.moe.all_to_all else words)
 

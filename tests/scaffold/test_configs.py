@@ -110,6 +110,7 @@ def test_topologies() -> None:
         "attn_cp: 2, dense_tp: attn_tp, moe: {dp: 2, ep: 4, all_to_all: true}}"
     )
     assert topology_line("tp4-dense_tp1") == "tp4_dense_tp1: {tp: 4, dense_tp: 1}"
+    assert topology_line("own=tp4-ep4") == "own: {tp: 4, moe: {ep: 4}}"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,7 @@ def test_topologies() -> None:
         ("tp8-dp4", "no `dp4` is known"),
         ("tp8-ep2-ep4", "says ep twice"),
         ("tp8-dense_tp1-dense_attn_tp", "says dense_tp twice"),
+        ("wide: {}=tp8", "no topology can be called 'wide: {}'"),
         ("{tp: 8}", "no `{tp: 8}` is known"),
     ],
 )
