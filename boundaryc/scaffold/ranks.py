@@ -23,8 +23,8 @@ class RanksError(ValueError):
 def topology_line(text: str) -> str:
     """The entry of `topologies` that a word stands for, with the word's own name.
 
-    Another name may stand before it, with =. Raises RanksError for a word that does not stand for one. Whether its sizes fit together is
-    found when the file is loaded.
+    Another name may stand before it, with =. Raises RanksError for a word that does not stand for
+    one. Whether its sizes fit together is found when the file is loaded.
 
     >>> topology_line("tp8-attn_dp4-ep8")
     'tp8_attn_dp4_ep8: {tp: 8, attn_dp: 4, moe: {ep: 8}}'

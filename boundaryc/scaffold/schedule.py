@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 from boundaryc.language.limits import MAX_LAYERS
 from boundaryc.scaffold.answers import Answers
@@ -13,7 +14,9 @@ Schedule = Callable[[Answers], Layers]
 
 DENSE, SPARSE = ("attention", "mlp"), ("attention", "experts")
 
-_HYBRID = {"M": ("mamba",), "*": ("attention",), "-": ("mlp",), "E": ("experts",)}
+_HYBRID: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"M": ("mamba",), "*": ("attention",), "-": ("mlp",), "E": ("experts",)}
+)
 _HYBRID_WORDS = {
     "linear_attention": "M",
     "mamba": "M",

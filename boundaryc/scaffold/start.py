@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from boundaryc.emit.render import render
 from boundaryc.language.diagnostics import BoundarycError, Diagnostic, Label, Severity
-from boundaryc.language.limits import MAX_WIDTH
+from boundaryc.language.limits import MAX_LAYERS, MAX_WIDTH
 from boundaryc.language.lint_config import lint_config
 from boundaryc.language.loader import loads
 from boundaryc.language.model import Stack
@@ -152,7 +152,7 @@ def _unknown(config: Config) -> Sketch:
     """A skeleton: sizes are asked for under all the names that configs have for them."""
     answers = Answers(config)
     width = answers.integer(answers.first(*_WIDTHS), 1, MAX_WIDTH)
-    count = answers.integer(answers.first(*_DEPTHS), 1, schedule.MAX_LAYERS)
+    count = answers.integer(answers.first(*_DEPTHS), 1, MAX_LAYERS)
     key = answers.first(*_EPS)
     eps = read_eps(answers, key, 1e-6)
     answers.done()
