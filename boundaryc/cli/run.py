@@ -21,6 +21,7 @@ COMMANDS = {
     "env": "boundaryc.cli.env:env",
     "explain": "boundaryc.cli.explain:explain",
     "graph": "boundaryc.cli.graph:graph",
+    "init": "boundaryc.cli.init:init",
     "lint": "boundaryc.cli.lint:lint",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",
