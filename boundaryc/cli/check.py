@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from boundaryc.cli import Exit
+from boundaryc.cli.diffs import show_diffs
 from boundaryc.cli.options import chosen, files_and_out, output_style
-from boundaryc.cli.output import Style, annotation, colored, style
+from boundaryc.cli.output import MAX_ANNOTATIONS, Style, annotation, style
 from boundaryc.cli.progress import progress
 from boundaryc.emit.origin import command
 
 if TYPE_CHECKING:
-    from boundaryc.emit.freshness import Finding, Report
-
-SHOWN = 60
-"""Lines of a file's diff that are printed before the rest is only counted."""
-
-FILES = 10
-"""Files whose diffs are printed; of the others the number."""
-
-MAX_ANNOTATIONS = 10
-"""GitHub shows no more of one step."""
-
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-
+    from boundaryc.emit.freshness import Report
 
 @click.command("check")
 @files_and_out
@@ -55,7 +43,7 @@ def check(files: tuple[Path, ...], out: Path, jobs: int, full: bool, no_diff: bo
     fixes = [] if report.fresh else _fixes(report, [str(file) for file in files], out)
     _list(how, report, out)
     if how.format in ("full", "github") and not no_diff:
-        _show_all([finding for finding in report.findings if finding.diff])
+        show_diffs([finding.diff for finding in report.findings if finding.diff])
     how.document("check", **_content(report, out, fixes))
     if fixes or not how.quiet:
         click.echo(_summary(report), err=True)
@@ -73,23 +61,6 @@ def _list(how: Style, report: Report, out: Path) -> None:
             click.echo(annotation("error", "boundaryc check", "nothing was compared"))
     for state, path in shown:
         how.result(f"{state}: {path}")
-
-
-def _show_all(findings: list[Finding]) -> None:
-    for finding in findings[:FILES]:
-        _show(finding)
-    if len(findings) > FILES:
-        click.echo(f"\n... and the diffs of {len(findings) - FILES} more files")
-
-
-def _show(finding: Finding) -> None:
-    color = colored(sys.stdout)
-    click.echo()
-    for line in finding.diff[:SHOWN]:
-        click.secho(line, fg=_COLORS.get(line[:1]) if color else None)
-    hidden = len(finding.diff) - SHOWN
-    if hidden > 0:
-        click.echo(f"... and {hidden} more lines")
 
 
 def _summary(report: Report) -> str:

@@ -21,6 +21,10 @@ VERSION = 1
 """Of every JSON document; changes when a reader would have to change."""
 
 
+MAX_ANNOTATIONS = 10
+"""GitHub shows no more of one step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """What --output-format and --quiet ask for.

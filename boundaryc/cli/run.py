@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
     "cost": "boundaryc.cli.cost:cost",
+    "diff": "boundaryc.cli.diff:diff",
     "env": "boundaryc.cli.env:env",
     "explain": "boundaryc.cli.explain:explain",
     "graph": "boundaryc.cli.graph:graph",

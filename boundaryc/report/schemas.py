@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from boundaryc.language.json_schema import DIALECT
 from boundaryc.report.costs import Costs
+from boundaryc.report.diff.model import Differences
 from boundaryc.report.drawing import Drawing
 from boundaryc.report.environment import Environment
 from boundaryc.report.explained import Explained
@@ -39,6 +40,7 @@ RESULTS: Mapping[str, type] = MappingProxyType(
         "generated_line": GeneratedLine,
         "cost": Costs,
         "graph": Drawing,
+        "diff": Differences,
         "env": Environment,
     }
 )
