@@ -23,15 +23,11 @@ def file_changes(before: StackPlan | None, after: StackPlan | None) -> Iterator[
         if was == now:
             continue
         state: Kind = "changed" if was and now else "added" if now else "removed"
-        diff = [
-            line.rstrip("\n")
-            for line in unified_diff(
-                was.splitlines(), now.splitlines(), f"{path} (old)", f"{path} (new)", lineterm=""
-            )
-        ]
+        names = (f"{path} (old)", f"{path} (new)")
+        diff = tuple(unified_diff(was.splitlines(), now.splitlines(), *names, lineterm=""))
         added = sum(line.startswith("+") for line in diff[2:])
         removed = sum(line.startswith("-") for line in diff[2:])
-        yield FileChange(path, state, added, removed, tuple(diff))
+        yield FileChange(path, state, added, removed, diff)
 
 
 def modules(plan: StackPlan | None) -> dict[str, str]:

@@ -85,11 +85,25 @@ def _items(before: Stack, after: Stack, of: str) -> Iterator[Change]:
 
 def _keys(of: str, name: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
     """The keys of one thing that say something else."""
+    old, new = _whole(old, new), _whole(new, old)
     for key in dict.fromkeys([*old, *new]):
         was, now = old.get(key, ""), new.get(key, "")
         if was != now:
             why = breaks.changed(of, key, was, now)
             yield Change("changed", of, f"{name}{key}", was, now, why)
+
+
+def _whole(own: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    """The keys of one side; what the other has nothing of at all is one key."""
+    roots = {key.partition(".")[0] for key in other}
+    found: dict[str, str] = {}
+    for key, text in own.items():
+        root, _, rest = key.partition(".")
+        if not rest or root in roots:
+            found[key] = text
+        else:
+            found[root] = ", ".join(filter(None, [found.get(root, ""), f"{rest} {text}"]))
+    return found
 
 
 def variant_changes(before: StackPlan, after: StackPlan) -> Iterator[Change]:

@@ -18,14 +18,19 @@ def entry_point_changes(before: StackPlan, after: StackPlan) -> Iterator[Change]
     """The entry points that one of two packages lacks, or that take something else."""
     old, new = entry_points(before), entry_points(after)
     for name, was in old.items():
-        if name not in new:
+        if name not in new and _owner(name) in (None, *new):
             yield Change("removed", OF, name, was, "", breaks.removed(OF, name))
     for name, now in new.items():
         was = old.get(name, "")
-        if name not in old:
+        if name not in old and _owner(name) in (None, *old):
             yield Change("added", OF, name, "", now)
-        elif was != now:
-            yield Change("changed", OF, name, was, now, "its signature is another")
+        elif name in old and was != now:
+            yield Change("changed", OF, name, was, now, "what uses it fails")
+
+
+def _owner(name: str) -> str | None:
+    """The class of a method, which is told with it."""
+    return name.rpartition(".")[0] or None
 
 
 def entry_points(plan: StackPlan) -> dict[str, str]:
@@ -43,16 +48,16 @@ def _offered(module: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             yield node.name, _signature(node)
         elif isinstance(node, ast.ClassDef):
-            yield node.name, "class"
-            yield from _members(node)
+            yield node.name, f"({', '.join(_attributes(node))})"
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                    yield f"{node.name}.{method.name}", _signature(method)
 
 
-def _members(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
+def _attributes(owner: ast.ClassDef) -> Iterator[str]:
     for node in owner.body:
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            yield f"{owner.name}.{node.name}", _signature(node)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield f"{owner.name}.{node.target.id}", ast.unparse(node.annotation)
+        if isinstance(node, ast.AnnAssign):
+            yield f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
 
 
 def _signature(function: ast.FunctionDef) -> str:

@@ -55,19 +55,19 @@ def facts(value: DataclassInstance) -> dict[str, str]:
 
 
 def summary(value: DataclassInstance) -> str:
-    """What is worth saying of something new: what is not at its default."""
+    """What is worth saying of something new: all but defaults, and sizes and lists of nothing."""
     usual = {
         field.name: field.default
         for field in dataclasses.fields(value)
         if field.default is not dataclasses.MISSING
     }
-    words = [
+    return ", ".join(
         f"{key} {text}"
         for field in dataclasses.fields(value)
         if field.name != "name" and getattr(value, field.name) != usual.get(field.name, ...)
         for key, text in _said(field.name, getattr(value, field.name))
-    ]
-    return ", ".join(words)
+        if text not in ("1", "false", "none")
+    )
 
 
 def _said(key: str, value: Any) -> Iterator[tuple[str, str]]:

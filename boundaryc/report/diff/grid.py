@@ -13,6 +13,7 @@ from boundaryc.report.diff.model import Place
 from boundaryc.report.explain import named
 
 ValueT = TypeVar("ValueT")
+KeyT = TypeVar("KeyT")
 
 Read = Callable[[TopologyPlan, int, str, Edge], ValueT | None]
 """What is compared: of a topology, in a column, under a policy, at a boundary; None for nothing."""
@@ -36,59 +37,75 @@ class Side(Generic[ValueT]):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A boundary of both plans, or of one, and what it is called."""
+    """A boundary of both plans, or of one, what it is called, and what its namesakes are, too."""
 
     name: str
+    shared: str
     before: Edge | None
     after: Edge | None
 
 
-Found = dict[tuple[str, ValueT | None, ValueT | None], list[Place]]
-"""What differs: a boundary with its two values, and where that is so."""
+Shown = Callable[[ValueT | None, ValueT | None], KeyT]
+"""What of two values that differ is told; what is told alike is one difference."""
+
+Found = dict[KeyT, list[Place]]
+"""What differs at a boundary, and where."""
 
 
-def differing(before: Side[ValueT], after: Side[ValueT]) -> Found[ValueT]:
-    """All differences of two plans, in the order of the stack.
+def differing(
+    before: Side[ValueT], after: Side[ValueT], shown: Shown[ValueT, KeyT]
+) -> list[tuple[str, KeyT, list[Place]]]:
+    """All differences of two plans by boundary, in the order of the stack.
 
-    Topologies and variants that only one of them has are left out.
+    Topologies and variants that only one of them has are left out. Boundaries of one name at which
+    all is alike are told once.
     """
-    found: Found[ValueT] = {}
     old = {one.spec.name: one for one in before.plan.topologies}
+    by_pair: dict[Pair, Found[KeyT]] = {}
     for pair in pairs(before.plan, after.plan):
+        found: Found[KeyT] = by_pair.setdefault(pair, {})
         for topology in after.plan.topologies:
             other = old.get(topology.spec.name)
-            for variant in topology.row_multiples if other else ():
-                if other is not None and variant in other.row_multiples:
-                    _compare(found, pair, variant, (before, other), (after, topology))
-    return found
+            if other is None:
+                continue
+            for variant in topology.row_multiples:
+                if variant in other.row_multiples:
+                    _compare(found, pair, variant, (before, other), (after, topology), shown)
+    alike: dict[str, list[Found[KeyT]]] = {}
+    for pair, found in by_pair.items():
+        alike.setdefault(pair.shared, []).append(found)
+    told = {
+        pair.shared if all(one == found for one in alike[pair.shared]) else pair.name: found
+        for pair, found in by_pair.items()
+    }
+    return [(name, key, places) for name, found in told.items() for key, places in found.items()]
 
 
 def _compare(
-    found: Found[ValueT],
+    found: Found[KeyT],
     pair: Pair,
     variant: str,
     before: tuple[Side[ValueT], TopologyPlan],
     after: tuple[Side[ValueT], TopologyPlan],
+    shown: Shown[ValueT, KeyT],
 ) -> None:
     """Adds what differs at one boundary, on one topology, in one variant."""
     (old, old_topology), (new, topology) = before, after
     every = cells(variant, old_topology, topology)
     policies = _policies(old.plan, new.plan, old_topology, topology)
-    met: dict[tuple[ValueT | None, ValueT | None], dict[str, list[Column]]] = {}
+    met: dict[KeyT, dict[str, list[Column]]] = {}
     for policy in policies:
         for cell in every:
             was = None if pair.before is None else old.at(old_topology, cell, policy, pair.before)
             now = None if pair.after is None else new.at(topology, cell, policy, pair.after)
             if was != now:
-                met.setdefault((was, now), {}).setdefault(policy, []).append(cell)
-    for (was, now), by_policy in met.items():
-        places = found.setdefault((pair.name, was, now), [])
+                met.setdefault(shown(was, now), {}).setdefault(policy, []).append(cell)
+    for key, by_policy in met.items():
         for some, names in _alike(by_policy).items():
             when = batches(list(every), list(some)) if len(some) < len(every) else ""
             chosen = () if len(names) == len(policies) else tuple(names)
             place = Place(topology.spec.name, variant, chosen, when)
-            if place not in places:
-                places.append(place)
+            found.setdefault(key, []).append(place)
 
 
 def _alike(by_policy: dict[str, list[Column]]) -> dict[tuple[Column, ...], list[str]]:
@@ -144,13 +161,26 @@ def pairs(before: StackPlan, after: StackPlan) -> Iterator[Pair]:
     old, new = before.graph.edges(), after.graph.edges()
     several = _several([(before, one) for one in old] + [(after, one) for one in new])
     for edge in new:
-        other = _counterpart(edge, old)
-        yield Pair(_title(after, edge, several), other, edge)
+        yield _pair(after, edge, several, _counterpart(edge, old), edge)
     for edge in old:
-        if edge not in new:
-            other = _counterpart(edge, new)
-            if other is None or _counterpart(other, old) != edge:
-                yield Pair(_title(before, edge, several), edge, other)
+        other = _counterpart(edge, new)
+        if edge not in new and (other is None or _counterpart(other, old) != edge):
+            yield _pair(before, edge, several, edge, other)
+
+
+def _pair(
+    plan: StackPlan, edge: Edge, several: set[str], before: Edge | None, after: Edge | None
+) -> Pair:
+    name, captures = named(plan, edge), edge.target.captures
+    kept = f"captured as {', '.join(captures)}" if captures else ""
+    words = [f"after {edge.source.producer or 'the start'}"] if name in several else []
+    full = "; ".join([*words, *([kept] if kept else [])])
+    return Pair(
+        f"{name} ({full})" if full else name,
+        f"{name} ({kept})" if kept else name,
+        before,
+        after,
+    )
 
 
 def _counterpart(edge: Edge, others: tuple[Edge, ...]) -> Edge | None:
@@ -180,9 +210,3 @@ def _several(known: list[tuple[StackPlan, Edge]]) -> set[str]:
         found.setdefault(named(plan, edge), set()).add(_between(edge))
     return {name for name, different in found.items() if len(different) > 1}
 
-
-def _title(plan: StackPlan, edge: Edge, several: set[str]) -> str:
-    name = named(plan, edge)
-    words = [f"after {edge.source.producer or 'the start'}"] if name in several else []
-    words += [f"captured as {', '.join(edge.target.captures)}"] if edge.target.captures else []
-    return f"{name} ({'; '.join(words)})" if words else name

@@ -112,8 +112,8 @@ class StackChange:
         for one in self.changes:
             if one.breaks:
                 yield f"{one.kind} {one.of} {one.name}", one.breaks
-        for each in self.payloads:
-            yield f"changed payload at {each.boundary}", each.breaks
+        for cut, why in {each.boundary: each.breaks for each in self.payloads}.items():
+            yield f"changed payload of a cut at {cut}", why
 
 
 @dataclass(frozen=True, slots=True)

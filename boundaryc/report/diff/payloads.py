@@ -19,12 +19,20 @@ def payload_changes(before: StackPlan, after: StackPlan) -> tuple[PayloadChange,
     """The cuts over which other tensors travel; none where one of the plans has no cuts at all."""
     if None in (before.stack.pipeline, after.stack.pipeline):
         return ()
-    found = differing(Side(before, _Reader(before).read), Side(after, _Reader(after).read))
+    found = differing(Side(before, _Reader(before).read), Side(after, _Reader(after).read), _both)
     return tuple(
         PayloadChange(name, was, now, tuple(places), PAYLOAD)
-        for (name, was, now), places in found.items()
+        for name, (was, now), places in found
         if was is not None and now is not None
     )
+
+
+Tensors = tuple[str, ...]
+"""The tensors of a payload in words."""
+
+
+def _both(was: Tensors | None, now: Tensors | None) -> tuple[Tensors | None, Tensors | None]:
+    return was, now
 
 
 class _Reader:
@@ -36,7 +44,7 @@ class _Reader:
 
     def read(
         self, topology: TopologyPlan, column: int, policy: str, edge: Edge
-    ) -> tuple[str, ...] | None:
+    ) -> Tensors | None:
         name = topology.spec.name
         if name not in self._known:
             self._known[name] = topology_functions(self._plan, topology)
@@ -45,7 +53,7 @@ class _Reader:
         return None if cut is None else tensors(topology.mesh, cut)
 
 
-def tensors(mesh: Mesh, cut: TransferDraft) -> tuple[str, ...]:
+def tensors(mesh: Mesh, cut: TransferDraft) -> Tensors:
     """The tensors that cross a cut if the model leaves the output alone; as `Stack.payload`."""
     kept = tuple((f"{STATE}{name}", cut.rows) for name, _ in cut.state)
     whole = ((RESIDUAL, cut.rows),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from boundaryc.report.diff.model import (
     BoundaryChange,
@@ -51,10 +52,15 @@ def _stack(stack: StackChange, width: int) -> Iterator[str]:
     yield stack.stack
     for one in stack.changes:
         yield from _change(one, width)
-    for boundary in stack.boundaries:
-        yield from _boundary(boundary, width)
-    for payload in stack.payloads:
-        yield from _payload(payload, width)
+    for name, several in groupby(stack.boundaries, lambda one: one.boundary):
+        yield from wrapped(f"boundary {name}", width, "  ")
+        for boundary in several:
+            yield from _boundary(boundary, width)
+    for name, cuts in groupby(stack.payloads, lambda one: one.boundary):
+        yield from wrapped(f"payload of a cut at {name}", width, "  ")
+        for payload in cuts:
+            yield from _payload(payload, width)
+        yield from wrapped(f"breaks callers: {payload.breaks}", width, "    ")
     if stack.files:
         added = sum(one.added for one in stack.files)
         removed = sum(one.removed for one in stack.files)
@@ -73,26 +79,23 @@ def _change(one: Change, width: int) -> Iterator[str]:
 
 
 def _boundary(one: BoundaryChange, width: int) -> Iterator[str]:
-    kind = "added " if one.before is None else "removed " if one.after is None else ""
-    yield from wrapped(f"{kind}boundary {one.boundary}", width, "  ")
-    if one.before is not None and one.after is not None and one.before == one.after:
+    if one.before is not None and one.before == one.after:
         yield from wrapped(f"runs: {_steps(one.before)}", width, "    ")
     else:
-        for word, ran in (("before", one.before), ("after", one.after)):
-            if ran is not None:
-                yield from wrapped(f"{word}: {_steps(ran)}", width, "    ")
+        yield from wrapped(f"before: {_steps(one.before)}", width, "    ")
+        yield from wrapped(f"after: {_steps(one.after)}", width, "    ")
     yield from _places(one.places, width)
 
 
-def _steps(ran: Ran) -> str:
+def _steps(ran: Ran | None) -> str:
+    if ran is None:
+        return "no such boundary"
     return ", ".join(ran.steps) or "nothing"
 
 
 def _payload(one: PayloadChange, width: int) -> Iterator[str]:
-    yield from wrapped(f"payload of a cut at {one.boundary}", width, "  ")
     yield from wrapped(f"before: {', '.join(one.before)}", width, "    ")
     yield from wrapped(f"after: {', '.join(one.after)}", width, "    ")
-    yield from wrapped(f"breaks callers: {one.breaks}", width, "    ")
     yield from _places(one.places, width)
 
 
@@ -109,7 +112,7 @@ def _places(places: tuple[Place, ...], width: int) -> Iterator[str]:
         sized = any((one.bytes_before, one.bytes_after) != (None, None) for one in some)
         tail = "; bytes a token and rank" if sized else ""
         text = ", ".join(one.topology + _bytes(one) for one in some)
-        yield from wrapped(f"{head}: {text}{tail}", width, "    ")
+        yield from wrapped(f"{head}: {text}{tail}", width, "      ")
 
 
 def _bytes(place: Place) -> str:
