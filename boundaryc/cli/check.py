@@ -18,6 +18,7 @@ from boundaryc.emit.origin import command
 if TYPE_CHECKING:
     from boundaryc.emit.freshness import Report
 
+
 @click.command("check")
 @files_and_out
 @click.option("--full", is_flag=True, help="Render everything again, whatever the hashes say.")

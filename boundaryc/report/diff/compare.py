@@ -14,7 +14,13 @@ from boundaryc.report.diff import breaks
 from boundaryc.report.diff.code import file_changes
 from boundaryc.report.diff.declared import declared_changes, renames, variant_changes, with_names
 from boundaryc.report.diff.entry_points import entry_point_changes
-from boundaryc.report.diff.model import Change, Differences, StackChange
+from boundaryc.report.diff.model import (
+    BoundaryChange,
+    Change,
+    Differences,
+    PayloadChange,
+    StackChange,
+)
 from boundaryc.report.diff.payloads import payload_changes
 from boundaryc.report.diff.ran import boundary_changes
 from boundaryc.report.diff.sources import Version
@@ -60,10 +66,13 @@ def _pairs(old: Version, new: Version) -> Iterator[tuple[Source | None, Source |
 def _stack(was: Source | None, now: Source | None, *, code: bool) -> StackChange:
     before, after = (None if one is None else _planned(one) for one in (was, now))
     changes = tuple(_changes(before, after))
-    boundaries, payloads = (), ()
+    boundaries: tuple[BoundaryChange, ...] = ()
+    payloads: tuple[PayloadChange, ...] = ()
     if was is not None and before is not None and after is not None:
         names = renames(before.stack, after.stack)
-        as_now = before if not names else _planned(Source(with_names(before.stack, names), was.text))
+        as_now = (
+            before if not names else _planned(Source(with_names(before.stack, names), was.text))
+        )
         boundaries, payloads = boundary_changes(as_now, after), payload_changes(as_now, after)
     plan = after or before
     assert plan is not None

@@ -16,7 +16,10 @@ def renames(before: Stack, after: Stack) -> dict[str, str]:
     """Stages that are declared as before, where they were before, under another name."""
     old = {one.name: one for one in before.stages}
     new = {one.name: one for one in after.stages}
-    gone, come = [name for name in old if name not in new], [name for name in new if name not in old]
+    gone, come = (
+        [name for name in old if name not in new],
+        [name for name in new if name not in old],
+    )
     return {
         name: other
         for name in gone
@@ -65,7 +68,7 @@ def declared_changes(before: Stack, after: Stack) -> Iterator[Change]:
         yield from _items(before, after, of)
     if before.layers != after.layers:
         why = breaks.layers(before.layers, after.layers)
-        yield Change("changed", "layers", after.name, layers(before), layers(after), why)
+        yield Change("changed", "layers", "", layers(before), layers(after), why)
     yield from _keys("setting", "", settings(before), settings(after))
 
 

@@ -25,12 +25,40 @@ def entry_point_changes(before: StackPlan, after: StackPlan) -> Iterator[Change]
         if name not in old and _owner(name) in (None, *old):
             yield Change("added", OF, name, "", now)
         elif name in old and was != now:
-            yield Change("changed", OF, name, was, now, "what uses it fails")
+            yield Change("changed", OF, name, was, now, _breaks(was, now))
 
 
 def _owner(name: str) -> str | None:
     """The class of a method, which is told with it."""
     return name.rpartition(".")[0] or None
+
+
+def _breaks(before: str, after: str) -> str:
+    """Why another signature breaks callers; empty where it only takes more than it must be given.
+
+    What engines may install kernels for is still what it was, under a name of its own.
+    """
+    old, returned = _parameters(before)
+    new, returns = _parameters(after.replace("Fusing", ""))
+    kept = all(new.get(name) == said for name, said in old.items())
+    more = all(optional for name, (_, optional) in new.items() if name not in old)
+    return "" if kept and more and returned == returns else "what uses it fails"
+
+
+def _parameters(signature: str) -> tuple[dict[str, tuple[str, bool]], str]:
+    """The parameters by name, with their type and whether they have a default; what is returned."""
+    function = ast.parse(f"def it{signature}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    given = function.args
+    plain = [*given.posonlyargs, *given.args]
+    defaults: list[object] = [*[None] * (len(plain) - len(given.defaults)), *given.defaults]
+    found = {
+        one.arg: (ast.unparse(one.annotation) if one.annotation else "", default is not None)
+        for one, default in zip(
+            [*plain, *given.kwonlyargs], [*defaults, *given.kw_defaults], strict=True
+        )
+    }
+    return found, ast.unparse(function.returns) if function.returns else ""
 
 
 def entry_points(plan: StackPlan) -> dict[str, str]:

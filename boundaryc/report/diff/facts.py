@@ -66,7 +66,7 @@ def summary(value: DataclassInstance) -> str:
         for field in dataclasses.fields(value)
         if field.name != "name" and getattr(value, field.name) != usual.get(field.name, ...)
         for key, text in _said(field.name, getattr(value, field.name))
-        if text not in ("1", "false", "none")
+        if text not in ("false", "none") and (text != "1" or key == "layers")
     )
 
 

@@ -209,4 +209,3 @@ def _several(known: list[tuple[StackPlan, Edge]]) -> set[str]:
     for plan, edge in known:
         found.setdefault(named(plan, edge), set()).add(_between(edge))
     return {name for name, different in found.items() if len(different) > 1}
-

@@ -14,8 +14,9 @@ class Change:
     """Something that a stack file declares, or that callers use, and that is not as it was.
 
     ``of`` says what it is (``topology``, ``stage``, ``variant``, ``entry point`` ...) and ``name``
-    which, with the key behind a dot where one of several keys has changed. ``before`` and ``after``
-    are empty where there is nothing. ``breaks`` says why callers break, empty where they do not.
+    which, with the key behind a dot where one of several keys has changed; empty where there is
+    only one. ``before`` and ``after`` are empty where there is nothing. ``breaks`` says why callers
+    break, empty where they do not.
     """
 
     kind: Kind
@@ -24,6 +25,11 @@ class Change:
     before: str
     after: str
     breaks: str = ""
+
+    @property
+    def what(self) -> str:
+        """It in words: ``removed topology tp8``."""
+        return " ".join(filter(None, [self.kind, self.of, self.name]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class StackChange:
         """What breaks callers, each with the reason."""
         for one in self.changes:
             if one.breaks:
-                yield f"{one.kind} {one.of} {one.name}", one.breaks
+                yield one.what, one.breaks
         for cut, why in {each.boundary: each.breaks for each in self.payloads}.items():
             yield f"changed payload of a cut at {cut}", why
 

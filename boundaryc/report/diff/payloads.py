@@ -42,9 +42,7 @@ class _Reader:
         self._plan = plan
         self._known: dict[str, TopologyFunctions] = {}
 
-    def read(
-        self, topology: TopologyPlan, column: int, policy: str, edge: Edge
-    ) -> Tensors | None:
+    def read(self, topology: TopologyPlan, column: int, policy: str, edge: Edge) -> Tensors | None:
         name = topology.spec.name
         if name not in self._known:
             self._known[name] = topology_functions(self._plan, topology)

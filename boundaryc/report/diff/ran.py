@@ -38,8 +38,7 @@ def boundary_changes(before: StackPlan, after: StackPlan) -> tuple[BoundaryChang
             replace(one, bytes_before=was and was[1], bytes_after=now and now[1]) for one in places
         )
     return tuple(
-        BoundaryChange(name, was, now, tuple(places))
-        for (name, was, now), places in merged.items()
+        BoundaryChange(name, was, now, tuple(places)) for (name, was, now), places in merged.items()
     )
 
 

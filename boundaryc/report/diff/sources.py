@@ -100,7 +100,7 @@ def _in_revision(spec: str, folder: Path) -> Iterator[tuple[str, str]]:
     if kind == "blob":
         yield spec, _git(folder, spec, "cat-file", "blob", spec)
         return
-    listing = _git(folder, spec, "ls-tree", "-r", "-z", spec)
+    listing = _git(folder, spec, "ls-tree", "-r", "-z", "--full-tree", spec)
     for entry in filter(None, listing.split("\0")):
         about, _, path = entry.partition("\t")
         if about.split()[1] == "blob" and _may_be_one(path):

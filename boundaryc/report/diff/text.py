@@ -69,11 +69,18 @@ def _stack(stack: StackChange, width: int) -> Iterator[str]:
 
 
 def _change(one: Change, width: int) -> Iterator[str]:
-    said = " -> ".join(filter(None, [one.before, one.after]))
-    if one.kind == "changed":
+    if one.kind == "renamed":
+        yield from wrapped(f"renamed {one.of}: {one.before} -> {one.after}", width, "  ")
+    elif one.kind == "changed" and one.of == "entry point":
+        yield from wrapped(one.what, width, "  ")
+        yield from wrapped(f"before: {one.before}", width, "    ")
+        yield from wrapped(f"after: {one.after}", width, "    ")
+    elif one.kind == "changed":
         said = f"{one.before or 'nothing'} -> {one.after or 'nothing'}"
-    name = "" if one.kind == "renamed" else f" {one.name}"
-    yield from wrapped(f"{one.kind} {one.of}{name}{': ' if said else ''}{said}", width, "  ")
+        yield from wrapped(f"{one.what}: {said}", width, "  ")
+    else:
+        said = one.before or one.after
+        yield from wrapped(f"{one.what}{': ' if said else ''}{said}", width, "  ")
     if one.breaks:
         yield from wrapped(f"breaks callers: {one.breaks}", width, "    ")
 
