@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,17 +81,19 @@ def _counts(report: Report) -> dict[str, int]:
 
 
 def _content(report: Report, out: Path, fixes: list[str]) -> dict[str, object]:
-    findings = [
-        {
-            "state": finding.state.value,
-            "path": (out / finding.path).as_posix(),
-            "by_hand": finding.by_hand,
-            "diff": list(finding.diff),
-        }
+    from boundaryc.report.documents import Check, Found
+
+    findings = tuple(
+        Found(
+            finding.state.value,
+            (out / finding.path).as_posix(),
+            finding.by_hand,
+            tuple(finding.diff),
+        )
         for finding in report.findings
-    ]
+    )
     summary = {"compared": report.compared, **_counts(report)}
-    return {"fresh": report.fresh, "summary": summary, "findings": findings, "fixes": fixes}
+    return asdict(Check(report.fresh, summary, findings, tuple(fixes)))
 
 
 def _fixes(report: Report, files: list[str], out: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from boundaryc.cli import Exit
+from boundaryc.cli.completing import files
 from boundaryc.cli.diffs import show_diffs
 from boundaryc.cli.options import json_too, output_style
 from boundaryc.cli.output import MAX_ANNOTATIONS, annotation, style
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command("diff")
-@click.argument("old", metavar="OLD")
-@click.argument("new", metavar="NEW")
+@click.argument("old", metavar="OLD", shell_complete=files)
+@click.argument("new", metavar="NEW", shell_complete=files)
 @click.option("--breaking", is_flag=True, help="Exit 1 if a change breaks callers.")
 @click.option("--no-code", is_flag=True, help="Leave the text of the generated code out.")
 @json_too

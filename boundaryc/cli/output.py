@@ -77,7 +77,7 @@ class Style:
 
     def failure(self, message: str) -> None:
         """Writes why we could not run as asked; with --quiet too."""
-        self.document("error", message=message)
+        self.document("error", message=message, report="")
         click.echo(f"error: {message}", err=True)
 
 

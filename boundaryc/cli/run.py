@@ -17,6 +17,7 @@ from boundaryc.cli.output import Style
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "completion": "boundaryc.cli.completion:completion",
     "cost": "boundaryc.cli.cost:cost",
     "diff": "boundaryc.cli.diff:diff",
     "env": "boundaryc.cli.env:env",
@@ -75,7 +76,7 @@ def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     if isinstance(problem, click.ClickException):
-        how.document("error", message=problem.format_message())
+        how.document("error", message=problem.format_message(), report="")
         problem.show()
         return Exit.UNUSABLE
     return _failed(problem, how)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import sys
@@ -120,15 +119,15 @@ def _recordings(command: CommandT) -> CommandT:
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
     """Runs the published code of FILE's stacks on simulated ranks, against an independent oracle.
 
+    Example: boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
+
     Every rank's rows and residual are compared at every stage, for every topology, variant,
-    policy, padding and batch that is not excluded, e.g.
+    policy, padding and batch that is not excluded. The smallest cell that still fails is shown with
+    the command that reruns it. Custom operations are imported, from the current folder too. With
+    --against and --observed nothing is run: the first layer that a run enters with another residual
+    than its reference is named.
 
-        boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
-
-    Exits 1 if a cell fails; the smallest cell that still fails is shown with the command that
-    reruns it. Custom operations are imported, from the current folder too. With --against and
-    --observed nothing is run: the first layer that a run enters with another residual than its
-    reference is named.
+    Exits 1 if a cell fails or a layer differs, 2 for what there is not or what is not fresh.
     """
     if as_json:
         click.get_current_context().ensure_object(dict)["format"] = "json"
@@ -227,6 +226,7 @@ def _current_folder() -> Iterator[None]:
 
 def _against(file: Path, chosen: dict[str, Any]) -> int:
     from boundaryc.language import load
+    from boundaryc.report.documents import Recordings
     from boundaryc.verify.against import compare_states
 
     if chosen["against"] is None or chosen["observed"] is None:
@@ -238,8 +238,11 @@ def _against(file: Path, chosen: dict[str, Any]) -> int:
         growth = compare_states(reference, observed, chosen["tolerance"])
     except ValueError as problem:
         raise click.UsageError(f"--against and --observed do not match: {problem}") from None
+    how = style()
     for line in growth.lines(_selected(load(file).family, chosen["stacks"])[0]):
-        click.echo(line)
+        how.result(line)
+    found = Recordings(growth.errors, growth.tolerance, growth.first)
+    how.document("recordings", **asdict(found))
     return Exit.OK if growth.first is None else Exit.FINDINGS
 
 
@@ -346,17 +349,22 @@ def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
 
 
 def _print_json(found: list[tuple[Proof, list[Outcome]]]) -> None:
-    cells = [
-        {"stack": proof.task.stack, **asdict(outcome)}
+    from boundaryc.report.documents import Judged, RunCell, Verification
+
+    cells = tuple(
+        Judged(
+            proof.task.stack,
+            RunCell(**asdict(one.cell)),
+            None if one.error == float("inf") else one.error,
+            one.collectives,
+            one.wire_bytes,
+            one.failure,
+        )
         for proof, outcomes in found
-        for outcome in outcomes
-    ]
-    for cell in cells:
-        if cell["error"] == float("inf"):
-            cell["error"] = None
-    failures = sum(1 for cell in cells if cell["failure"] is not None)
-    document = {"version": 1, "kind": "verify", "failures": failures, "cells": cells}
-    click.echo(json.dumps(document, indent=1))
+        for one in outcomes
+    )
+    failures = sum(one.failure is not None for one in cells)
+    style().document("verify", **asdict(Verification(failures, cells)))
 
 
 def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
