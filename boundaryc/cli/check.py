@@ -11,7 +11,7 @@ import click
 
 from boundaryc.cli import Exit
 from boundaryc.cli.diffs import show_diffs
-from boundaryc.cli.options import chosen, files_and_out, output_style
+from boundaryc.cli.options import chosen, files_and_out, json_too, output_style
 from boundaryc.cli.output import MAX_ANNOTATIONS, Style, annotation, style
 from boundaryc.cli.progress import progress
 from boundaryc.emit.origin import command
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @files_and_out
 @click.option("--full", is_flag=True, help="Render everything again, whatever the hashes say.")
 @click.option("--no-diff", is_flag=True, help="List the files only.")
+@json_too
 @output_style
 def check(files: tuple[Path, ...], out: Path, jobs: int, full: bool, no_diff: bool) -> int:
     """Compares the published code with what would be published now; changes nothing.

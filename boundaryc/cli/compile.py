@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from boundaryc.cli.options import chosen, files_and_out, output_style
+from boundaryc.cli.options import chosen, files_and_out, json_too, output_style
 from boundaryc.cli.output import annotation, style
 from boundaryc.cli.progress import progress
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @files_and_out
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--replace", is_flag=True, help="Replace what another file was compiled to.")
+@json_too
 @output_style
 def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool) -> None:
     """Compiles stack files and publishes the code, all of it or nothing.
@@ -33,6 +34,7 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
     Exits 1 for what is wrong in a stack file, 2 where the output cannot be written as asked.
     """
     from boundaryc import api
+    from boundaryc.report.text import columns, wrapped
 
     how = style()
     sources = chosen(files, out)
@@ -54,7 +56,8 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
                 for name in names:
                     how.result(f"would {verb}: {(out / one.stack / name).as_posix()}")
     if not how.quiet:
-        how.result(f"{'dry run: ' if dry_run else ''}{summary(done.published)}")
+        text = f"{'dry run: ' if dry_run else ''}{summary(done.published)}"
+        how.result("\n".join(wrapped(text, columns())))
     how.document("compile", **_content(done, dry_run))
 
 

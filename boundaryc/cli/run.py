@@ -6,6 +6,7 @@ import importlib
 import sys
 import tempfile
 import traceback
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -67,7 +68,14 @@ def run(words: list[str]) -> int:
         result = boundaryc.main(words, prog_name="boundaryc", standalone_mode=False, obj=asked)
         return int(result or Exit.OK)
     except (Exception, KeyboardInterrupt) as problem:
+        asked.setdefault("format", "json" if _wants_json(words) else "full")
         return _ended(problem, Style(**asked))
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Whether a command line asks for a document; one that cannot be parsed may, too."""
+    long = "--output-format"
+    return bool({"--json", f"{long}=json"} & {*words}) or (long, "json") in pairwise(words)
 
 
 def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:

@@ -113,7 +113,13 @@ def _recordings(command: CommandT) -> CommandT:
     help="Of weights and tokens.",
 )
 @click.option("--covering", is_flag=True, help="A sample that covers every pair of choices.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that run cells.",
+)
 @_recordings
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
@@ -334,18 +340,22 @@ def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
 
 
 def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
+    from boundaryc.report.text import columns, wrapped
     from boundaryc.verify.proof import summarise
 
     for proof, outcomes in found:
         if len(found) > 1:
             click.echo(f"{proof.task.stack}:")
         for line in summarise(outcomes):
-            click.echo(
+            text = (
                 f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
                 f"{line.failures:4} failed   error {line.error:.1e}   "
                 f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
                 + (f"   {line.halves} cells in two halves" if line.halves else "")
             )
+            width = columns()
+            narrow = wrapped(" ".join(text.split()), width) if 0 < width < len(text) else (text,)
+            click.echo("\n".join(narrow))
 
 
 def _print_json(found: list[tuple[Proof, list[Outcome]]]) -> None:
