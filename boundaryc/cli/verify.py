@@ -15,6 +15,7 @@ import click
 
 from boundaryc.cli import Exit
 from boundaryc.cli.output import style
+from boundaryc.cli.verified import tell
 from boundaryc.emit.origin import OUT
 
 if TYPE_CHECKING:
@@ -178,10 +179,7 @@ def _run(proofs: list[Proof], jobs: int, out: Path) -> int:
         for proof in proofs
     ]
     failed = [(p, [one for one in outcomes if one.failure is not None]) for p, outcomes in found]
-    if style().json:
-        _print_json(found)
-    else:
-        _print_lines(found)
+    tell(found)
     for proof, failures in failed:
         if failures:
             _explain(proof.task, failures, out)
@@ -337,44 +335,6 @@ def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
     yield from track(
         outcomes, total=total, console=Console(stderr=True), description="cells", transient=True
     )
-
-
-def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
-    from boundaryc.report.text import columns, wrapped
-    from boundaryc.verify.proof import summarise
-
-    for proof, outcomes in found:
-        if len(found) > 1:
-            click.echo(f"{proof.task.stack}:")
-        for line in summarise(outcomes):
-            text = (
-                f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
-                f"{line.failures:4} failed   error {line.error:.1e}   "
-                f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
-                + (f"   {line.halves} cells in two halves" if line.halves else "")
-            )
-            width = columns()
-            narrow = wrapped(" ".join(text.split()), width) if 0 < width < len(text) else (text,)
-            click.echo("\n".join(narrow))
-
-
-def _print_json(found: list[tuple[Proof, list[Outcome]]]) -> None:
-    from boundaryc.report.documents import Judged, RunCell, Verification
-
-    cells = tuple(
-        Judged(
-            proof.task.stack,
-            RunCell(**asdict(one.cell)),
-            None if one.error == float("inf") else one.error,
-            one.collectives,
-            one.wire_bytes,
-            one.failure,
-        )
-        for proof, outcomes in found
-        for one in outcomes
-    )
-    failures = sum(one.failure is not None for one in cells)
-    style().document("verify", **asdict(Verification(failures, cells)))
 
 
 def _explain(task: Task, failures: list[Outcome], out: Path) -> None:
