@@ -66,6 +66,7 @@ def test_revisions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models.mkdir()
     (models / "stack.yaml").write_text(BASE, encoding="utf-8")
     (models / "other.yaml").write_text("a: 1\n", encoding="utf-8")
+    Path("aside.yaml").write_text(BASE.replace("tiny", "aside"), encoding="utf-8")
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "one")
@@ -87,7 +88,8 @@ def test_revisions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert [(one["kind"], one["of"], one["name"]) for one in stack["changes"]] == [
             ("removed", "topology", "tp2")
         ]
-        assert (found["breaking"], found["compared"]) == (1, ["tiny"])
+        whole = ["aside"] if (old, new) == ("HEAD~1", "HEAD") else []
+        assert (found["breaking"], found["compared"]) == (1, [*whole, "tiny"])
     assert document(capsys, "HEAD", "models")["stacks"] == []
 
 

@@ -86,6 +86,11 @@ def test_svg(example: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert 0 <= box[0] < box[2] <= float(root.attrib["width"])
         assert 0 <= box[1] < box[3] <= float(root.attrib["height"])
         assert not any(meet(box, other) for other in boxes[:at])
+    nodes = [corners(one) for one in root.iter() if one.get("class") == "node"]
+    for node in nodes:
+        inside = [box for box in boxes if meet(box, node)]
+        assert len(inside) == 1
+        assert node[0] < inside[0][0] < inside[0][2] < node[2]
     for path in paths:
         for piece in pieces(path.attrib["d"]):
             assert not any(meet(piece, box) for box in boxes)
@@ -93,6 +98,12 @@ def test_svg(example: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
+
+
+def corners(node: ElementTree.Element) -> Box:
+    """The box of a node."""
+    x, y, wide, high = (float(node.attrib[name]) for name in ("x", "y", "width", "height"))
+    return x, y, x + wide, y + high
 
 
 def extent(text: ElementTree.Element) -> Box:
