@@ -12,7 +12,7 @@ from boundaryc.emit.plan_text import op_text
 from boundaryc.emit.reasons import reasons
 from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
-from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.graph.build import ENTRY
 from boundaryc.plan import ops
 from boundaryc.plan.cost import price
 from boundaryc.plan.result import Boundary, Column, StackPlan, TopologyPlan
@@ -24,14 +24,19 @@ NO_GAIN = "no plan is better for it"
 def summaries(plan: StackPlan, topology: TopologyPlan) -> list[dict[str, list[str]]]:
     """The lines of a topology, policies of which all is the same together."""
     found: dict[tuple[str, ...], list[str]] = {}
+    sends: Sends = {}
     for policy in topology.tables:
         names = ["auto", policy] if policy == plan.stack.policy_auto else [policy]
-        lines = (*_runs(plan, topology, policy), *_not_taken(plan, topology, policy))
+        lines = (*_runs(plan, topology, policy, sends), *_not_taken(plan, topology, policy))
         found.setdefault(lines, []).extend(names)
     return [{"policies": names, "lines": list(lines)} for lines, names in found.items()]
 
 
-def _runs(plan: StackPlan, topology: TopologyPlan, policy: str) -> Iterator[str]:
+Sends = dict[int, tuple[str, ...]]
+"""The collectives of boundaries, by the identity of each: most policies and batches share them."""
+
+
+def _runs(plan: StackPlan, topology: TopologyPlan, policy: str, sends: Sends) -> Iterator[str]:
     """The collectives of the layer that the stack has most often, by variant and kind of batch."""
     graph = plan.graph
     layers = Counter(graph.crossed(index) for index in range(len(graph.walk)))
@@ -43,7 +48,7 @@ def _runs(plan: StackPlan, topology: TopologyPlan, policy: str) -> Iterator[str]
         groups: dict[tuple[str, ...], list[Column]] = {}
         for column, table in zip(topology.columns, topology.tables[policy], strict=True):
             if column.variant == variant:
-                sent = (_sent(topology, table[edge]) for edge in edges)
+                sent = (_known(topology, table[edge], sends) for edge in edges)
                 groups.setdefault(tuple(one for each in sent for one in each), []).append(column)
                 every.append(column)
         for texts, some in groups.items():
@@ -61,6 +66,12 @@ def _repeated(texts: Iterable[str]) -> Iterator[str]:
 
 def _count(collectives: int) -> str:
     return f"{collectives} collective{'s' * (collectives != 1)}"
+
+
+def _known(topology: TopologyPlan, boundary: Boundary, sends: Sends) -> tuple[str, ...]:
+    if id(boundary) not in sends:
+        sends[id(boundary)] = tuple(_sent(topology, boundary))
+    return sends[id(boundary)]
 
 
 def _sent(topology: TopologyPlan, boundary: Boundary) -> Iterator[str]:
@@ -93,13 +104,10 @@ def _planned(
     plan: StackPlan, topology: TopologyPlan, policy: str, stage: str, variant: str = ""
 ) -> Iterator[Boundary]:
     """The boundaries behind a stage, in batches of one variant or of all."""
+    edges = [edge for edge in plan.graph.edges() if edge.producer == stage and not edge.forks]
     for column, table in zip(topology.columns, topology.tables[policy], strict=True):
         if variant in ("", column.variant):
-            yield from (table[edge] for edge in plan.graph.edges() if _behind(edge, stage))
-
-
-def _behind(edge: Edge, stage: str) -> bool:
-    return edge.producer == stage and not edge.forks
+            yield from (table[edge] for edge in edges)
 
 
 def _any(planned: list[Boundary], kind: type[ops.Operation]) -> bool:
