@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from boundaryc.cli import Exit
-from boundaryc.cli.options import chosen, output_style, stack_files
+from boundaryc.cli.options import chosen, json_too, output_style, stack_files
 from boundaryc.cli.output import style
 from boundaryc.emit.origin import OUT
 
@@ -19,6 +19,7 @@ from boundaryc.emit.origin import OUT
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The config.json of the model: what it says and the files ignore are findings.",
 )
+@json_too
 @output_style
 def lint(files: tuple[Path, ...], config: Path | None) -> int:
     """Reports what is valid in stack files and still worth a second look.
