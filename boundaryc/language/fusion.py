@@ -15,6 +15,10 @@ from boundaryc.language.residual import plain_add
 from boundaryc.language.schema import StackShape, StageShape
 from boundaryc.language.streams import operation_of
 
+SYMMETRIC = "symmetric_memory"
+"""The provider that the runtime has: generated kernels over symmetric memory."""
+_VECTOR = 8
+
 
 def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
     """The fusion providers in order; errors go to `context`."""
@@ -24,6 +28,10 @@ def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
     context.repeats(shape.fusion.providers, path)
     for index, name in enumerate(shape.fusion.providers):
         context.name("provider", name, (*path, index))
+        if name == SYMMETRIC and shape.hidden_size % _VECTOR:
+            message = f"kernels over symmetric memory move {_VECTOR} columns at once, and"
+            message += f" {shape.hidden_size} are no multiple"
+            context.report("BC213", (*path, index), message, f"remove `{SYMMETRIC}`")
     return tuple(shape.fusion.providers)
 
 
