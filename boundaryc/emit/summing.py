@@ -12,7 +12,7 @@ from boundaryc.emit.launch import warps
 from boundaryc.emit.layout_text import WIDTH, bracketed, indented
 from boundaryc.emit.norms import Norms, norm_call
 from boundaryc.emit.views import Lines
-from boundaryc.language.fusion import SYMMETRIC
+from boundaryc.language.model import SYMMETRIC
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 

@@ -8,15 +8,13 @@ from typing import Literal
 from boundaryc.language.context import Context
 from boundaryc.language.fusion_shapes import TerminalShape
 from boundaryc.language.layers import Layers
-from boundaryc.language.model import Capture, Reduction, Stage, Terminal
+from boundaryc.language.model import SYMMETRIC, Capture, Reduction, Stage, Terminal
 from boundaryc.language.operation_shapes import ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import plain_add
 from boundaryc.language.schema import StackShape, StageShape
 from boundaryc.language.streams import operation_of
 
-SYMMETRIC = "symmetric_memory"
-"""The provider that the runtime has: generated kernels over symmetric memory."""
 _VECTOR = 8
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=FusedInput)
 
-PATIENCE = 20_000_000
-"""How often a block looks for the others: about 20 seconds on an H200."""
+PATIENCE = 50_000_000
+"""How often a block looks for the others: for 20 seconds on an H200."""
 
 
 class SumWorkspace:

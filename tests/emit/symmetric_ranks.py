@@ -84,6 +84,11 @@ class Streams:
             for rank, part in enumerate(memory)
         ]
         self.streams = [torch.cuda.Stream() for _ in memory]
+        for stream in self.streams:
+            # An allocation of the device's may wait for kernels, and those for another rank's.
+            with torch.cuda.stream(stream):
+                held = [torch.empty(size, device="cuda") for size in (1, 1 << 16, 1 << 24)]
+            del held
 
     def sums(
         self, given: tuple[list[Tensor], Tensor, Tensor], leave_out: int | None = None
