@@ -123,7 +123,7 @@ def measured(ways: Ways, rows: int) -> dict[str, float]:
         ways.memory.zero_()  # sums of what was summed must not grow
         dist.barrier()
         launches = max(4, min(100, 200_000 // max(rows, 1000)))
-        taken = timed(lambda given: way(given[0]), [[torch.zeros_like(own)]], launches)
+        taken = timed(lambda given, way=way: way(given[0]), [[torch.zeros_like(own)]], launches)
         slowest = torch.tensor(taken, device="cuda")
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
         cells[name] = round(slowest.item(), 2)
