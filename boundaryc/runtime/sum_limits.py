@@ -18,10 +18,12 @@ ONE_SHOT_BYTES = {2: 16 * MIB, 4: 384 * KIB, 8: 128 * KIB}
 They are those of the one-shot push of SGLang 0.5.23's second custom all-reduce, tuned on H200s in
 CUDA graphs.
 """
-TWO_SHOT_BYTES = 16 * MIB
-"""Up to so many it is two-shot. meta-pytorch/kraken: NCCL's is faster from about 15 MB on."""
+TWO_SHOT_BYTES = {2: 32 * MIB, 4: 16 * MIB, 8: 16 * MIB}
+"""Up to so many it is two-shot. By meta-pytorch/kraken NCCL is faster from about 15 MB on; of two
+H200s it is not, by benchmarks/results/all_reduce.md.
+"""
 BLOCKS = 128
-"""Blocks of a grid at most: all of them run at once on an H100 or H200, which have 132 SMs."""
+"""Blocks of a grid at most. All of a grid run at once, or they would wait for those that do not."""
 LINE_BYTES = 128
 """A block's own counter and the flags of all ranks for it: a line of the cache."""
 VECTOR_BYTES = 16
@@ -59,7 +61,7 @@ class SumLimits:
         if ranks not in ONE_SHOT_BYTES or dtype not in DTYPES or row % VECTOR_BYTES:
             return None
         once = ONE_SHOT_BYTES[ranks] // row
-        most = max(once, TWO_SHOT_BYTES // row) if not row % (VECTOR_BYTES * ranks) else once
+        most = TWO_SHOT_BYTES[ranks] // row if not row % (VECTOR_BYTES * ranks) else once
         if rows is not None:
             once, most = min(once, rows), min(most, rows)
         return cls(ranks, width, dtype, most, once, blocks) if most > 0 else None

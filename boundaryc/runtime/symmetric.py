@@ -30,7 +30,7 @@ from boundaryc.runtime.fusion import (
     SumKernel,
 )
 from boundaryc.runtime.handoffs import HandoffOutput
-from boundaryc.runtime.sum_limits import LINE_BYTES, SumLimits
+from boundaryc.runtime.sum_limits import BLOCKS, LINE_BYTES, SumLimits
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
@@ -212,23 +212,31 @@ def _agreed(
 ) -> SumLimits | None:
     """The limits of one group's sums, the same on all of its ranks, or None on all of them."""
     group, width = boundaries[0].group, boundaries[0].plan.hidden_size
-    limits = SumLimits.of(group.size, width, dtype, rows=rows)
-    able = limits is not None and _process_group(group) is not None
+    able = _process_group(group) is not None
     able = able and all(one.plan.kernel is not None for one in boundaries)
-    stated = [_number(_host()), _number(f"{dtype} {rows}"), int(able)]
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    blocks = _processors() if able else 0
+    stated = [_number(_host()), _number(f"{dtype} {rows}"), blocks]
     every = group.all_gather(torch.tensor([stated], device=device)).tolist()
     if any(one[1] != stated[1] for one in every):
         raise BoundaryError(
             f"the ranks of a group state other dtypes or rows than {dtype} and {rows} for their "
             "sums over symmetric memory"
         )
-    return limits if all(one[0] == stated[0] and one[2] for one in every) else None
+    blocks = min(BLOCKS, *(one[2] for one in every))
+    if not blocks or any(one[0] != stated[0] for one in every):
+        return None
+    return SumLimits.of(group.size, width, dtype, rows=rows, blocks=blocks)
 
 
 def _process_group(group: Collective) -> dist.ProcessGroup | None:
     """What torch calls the group, where its collectives are torch's or say what it is."""
     return getattr(group, "process_group", None)
+
+
+def _processors() -> int:
+    """How many blocks run at once at least: one on each multiprocessor."""
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
 
 
 def _host() -> str:

@@ -72,7 +72,7 @@ def each_way(widths: Sequence[int], ranks: int, blocks: int) -> list[tuple[int, 
 
 
 class Streams:
-    """Ranks as streams of this process."""
+    """Ranks as streams of this process; the blocks of all of them must run at the same time."""
 
     def __init__(self, kernel: Any, limits: SumLimits, patience: int = 20_000_000) -> None:
         size = limits.memory_bytes
@@ -84,11 +84,6 @@ class Streams:
             for rank, part in enumerate(memory)
         ]
         self.streams = [torch.cuda.Stream() for _ in memory]
-        for stream in self.streams:
-            # An allocation of the device's may wait for kernels, and those for another rank's.
-            with torch.cuda.stream(stream):
-                held = [torch.empty(size, device="cuda") for size in (1, 1 << 16, 1 << 24)]
-            del held
 
     def sums(
         self, given: tuple[list[Tensor], Tensor, Tensor], leave_out: int | None = None
@@ -113,7 +108,7 @@ def streams(files: Sequence[str]) -> None:
     modules = [imported(file) for file in files]
     widths = [module.WIDTH.value for module in modules]
     for ranks in (2, 4):
-        for at, limits in each_way(widths, ranks, blocks=48):
+        for at, limits in each_way(widths, ranks, blocks=32):
             world = Streams(modules[at].sum_add_rms_norm, limits)
             for call, rows in enumerate(ROWS):
                 for found in world.sums(contributions(limits, rows, call, "cuda")):
@@ -159,7 +154,7 @@ def _replayed_streams(world: Streams) -> None:
 
 def _absent_streams(kernel: Any, ranks: int, width: int) -> None:
     for shots in (1, 2):
-        limits = limits_of(ranks, width, torch.bfloat16, shots, 48)
+        limits = limits_of(ranks, width, torch.bfloat16, shots, 32)
         world = Streams(kernel, limits, LOOKS)
         begun = time.monotonic()
         found = world.sums(contributions(limits, 17, 0, "cuda"), leave_out=1)
