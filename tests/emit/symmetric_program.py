@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from boundaryc import runtime
 from boundaryc.runtime import BoundaryError, FusedBoundary, FusionPlan, SumLimits, SumWorkspace
@@ -148,6 +149,16 @@ def _wait(children: list[int]) -> None:
     assert list(codes.values()) == [0] * len(children), codes
 
 
+def in_a_graph(kernels: Any, limits: SumLimits) -> None:
+    """torch.compile knows what it returns without a rank."""
+    with FakeTensorMode():
+        x, table = torch.empty(5, limits.width), torch.empty(3, dtype=torch.int64)
+        given = [x, x.bfloat16(), torch.empty(limits.width), table, limits.call(5, 0, 1)]
+        out, total = vars(kernels)["_SUM_ADD_RMS_NORM_OPERATOR"](*given)
+    assert (out.dtype, total.dtype) == (torch.float32, torch.bfloat16)
+    assert out.shape == total.shape == x.shape
+
+
 def main(paths: list[str]) -> None:
     """Every file."""
     _convert_exactly()
@@ -159,6 +170,8 @@ def main(paths: list[str]) -> None:
         norm = OWN if varies else {"eps": 1e-6}
         kernel = partial(kernels.sum_add_rms_norm, **norm if varies else {})
         limits = SumLimits(ranks, width, torch.bfloat16, **LIMITS)
+        if not varies:
+            in_a_graph(kernels, limits)
         on_ranks(kernel, limits, norm, every_call, 1_000_000)
         sys.stdout.write(f"{width} columns, {ranks} ranks: agree\n")
         if ranks == 2:
