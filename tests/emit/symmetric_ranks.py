@@ -85,19 +85,22 @@ class Streams:
         ]
         self.streams = [torch.cuda.Stream() for _ in memory]
 
-    def sums(
-        self, given: tuple[list[Tensor], Tensor, Tensor], leave_out: int | None = None
-    ) -> list[tuple[Tensor, Tensor]]:
-        """One call on every rank, but for one that is left out."""
-        parts, residual, weight = given
+    def burst(
+        self, calls: Sequence[tuple[list[Tensor], Tensor, Tensor]], leave_out: int | None = None
+    ) -> list[list[tuple[Tensor, Tensor]]]:
+        """Calls in a row on every rank but one that is left out; ranks wait for kernels alone."""
         current, found = torch.cuda.current_stream(), []
-        for space, stream, part in zip(self.spaces, self.streams, parts, strict=True):
-            if space.rank == leave_out:
-                continue
+        for stream in self.streams:
             stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                call = space.call(part.shape[0])
-                found.append(self.kernel(part, residual, weight, space.table, call))
+        for parts, residual, weight in calls:
+            found.append([])
+            for space, stream in zip(self.spaces, self.streams, strict=True):
+                if space.rank != leave_out:
+                    part = parts[space.rank]
+                    call = space.call(part.shape[0])
+                    with torch.cuda.stream(stream):
+                        done = self.kernel(part, residual, weight, space.table, call)
+                    found[-1].append(done)
         for stream in self.streams:
             current.wait_stream(stream)
         return found
@@ -111,7 +114,8 @@ def streams(files: Sequence[str]) -> None:
         for at, limits in each_way(widths, ranks, blocks=32):
             world = Streams(modules[at].sum_add_rms_norm, limits)
             for call, rows in enumerate(ROWS):
-                for found in world.sums(contributions(limits, rows, call, "cuda")):
+                (every,) = world.burst([contributions(limits, rows, call, "cuda")])
+                for found in every:
                     compare(found, limits, rows, call)
             _repeated_streams(world)
             _replayed_streams(world)
@@ -121,11 +125,13 @@ def streams(files: Sequence[str]) -> None:
 
 def _repeated_streams(world: Streams) -> None:
     limits, differ = world.limits, torch.zeros((), dtype=torch.int64, device="cuda")
-    for call in range(CALLS):
-        rows = ROWS[call * 7 % 4]
-        wanted = expected(limits, rows, call, NORM, "cuda")[1]
-        for found in world.sums(contributions(limits, rows, call, "cuda")):
-            differ += (found[1] != wanted[1]).sum()
+    for first in range(0, CALLS, 20):
+        calls = [(ROWS[call * 7 % 4], call) for call in range(first, first + 20)]
+        given = [contributions(limits, rows, call, "cuda") for rows, call in calls]
+        for (rows, call), every in zip(calls, world.burst(given), strict=True):
+            wanted = expected(limits, rows, call, NORM, "cuda")[1]
+            for found in every:
+                differ += (found[1] != wanted[1]).sum()
     assert differ.item() == 0, f"{differ.item()} numbers differ in {CALLS} calls"
 
 
@@ -136,7 +142,7 @@ def _replayed_streams(world: Streams) -> None:
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
-        every = [world.sums(given) for _ in range(3)]
+        every = world.burst([given] * 3)
     for call in range(20):
         for held, new in zip((*given[0], *given[1:]), _flat(limits, rows, call), strict=True):
             held.copy_(new)
@@ -157,7 +163,7 @@ def _absent_streams(kernel: Any, ranks: int, width: int) -> None:
         limits = limits_of(ranks, width, torch.bfloat16, shots, 32)
         world = Streams(kernel, limits, LOOKS)
         begun = time.monotonic()
-        found = world.sums(contributions(limits, 17, 0, "cuda"), leave_out=1)
+        (found,) = world.burst([contributions(limits, 17, 0, "cuda")], leave_out=1)
         torch.cuda.synchronize()
         took = time.monotonic() - begun
         for one, space in zip(found, (world.spaces[0], *world.spaces[2:]), strict=True):
