@@ -32,6 +32,7 @@ ROWS = (1, 17, 3, 5)
 """Of calls in a row; up to three are one-shot, and a block has up to five."""
 LIMITS = {"rows": 17, "one_shot_rows": 3, "blocks": 4}
 SECONDS = 300
+LONG = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,25 @@ def one_is_absent(rank: Rank, rows: int) -> None:
         rank.sum(rows, 1)
 
 
+def one_gives_up(rank: Rank) -> None:
+    """A rank that has not waited for the other sends it no numbers, so that neither has any."""
+    time.sleep(1.0 * (rank.rank == 1))
+    found = rank.sum(5, 0)
+    assert found is not None
+    assert bool(found[0].isnan().all())
+
+
 def on_ranks(
     kernel: Any,
     limits: SumLimits,
     norm: dict[str, Any],
     run: Callable[[Rank], None],
-    patience: int,
+    *patience: int,
 ) -> None:
-    """Runs every rank in a process of its own, and compares what they leave."""
+    """Runs every rank in a process of its own, and compares what they leave.
+
+    ``patience`` of each rank, or of all.
+    """
     size = -(-limits.memory_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = [torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8) for _ in range(limits.ranks)]
     most = 2 * limits.max_bytes
@@ -103,7 +115,8 @@ def on_ranks(
         child = os.fork()
         if not child:
             addresses = [part.data_ptr() for part in memory]
-            workspace = SumWorkspace(limits, rank, memory[rank], addresses, patience=patience)
+            looks = patience[rank % len(patience)]
+            workspace = SumWorkspace(limits, rank, memory[rank], addresses, patience=looks)
             sums = runtime.SymmetricSums({"tp": workspace})
             plan = FusionPlan(
                 producer="attention",
@@ -172,13 +185,14 @@ def main(paths: list[str]) -> None:
         limits = SumLimits(ranks, width, torch.bfloat16, **LIMITS)
         if not varies:
             in_a_graph(kernels, limits)
-        on_ranks(kernel, limits, norm, every_call, 1_000_000)
+        on_ranks(kernel, limits, norm, every_call, LONG)
         sys.stdout.write(f"{width} columns, {ranks} ranks: agree\n")
         if ranks == 2:
             limits = SumLimits(2, width, torch.float32, **LIMITS)
-            on_ranks(kernel, limits, norm, one_is_late, 1_000_000)
+            on_ranks(kernel, limits, norm, one_is_late, LONG)
             for rows in (2, 5):
                 on_ranks(kernel, limits, norm, partial(one_is_absent, rows=rows), 5)
+            on_ranks(kernel, limits, norm, one_gives_up, 0, LONG)
             sys.stdout.write("a late rank is waited for, an absent one reported\n")
 
 
