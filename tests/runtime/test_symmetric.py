@@ -216,7 +216,7 @@ def agreed(group: Said, *, kernel: Any = print) -> SumLimits | None:
 
 
 def test_hg7_all_ranks_of_a_group_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vllm-project/vllm#43616: on the fewest blocks; on no sums where one cannot or is elsewhere."""
+    """vllm-project/vllm#43616: on the fewest blocks; on none where one cannot or is elsewhere."""
     monkeypatch.setattr(symmetric, "_processors", lambda: 132)
 
     found = agreed(Said())
