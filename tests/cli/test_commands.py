@@ -56,6 +56,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "graph": Call(
             ("stack.yaml", "--topology", "tp2"), "graph", ("stack.yaml", "--select", "x")
         ),
+        "init": Call(("-o", "new.yaml", "--force"), "init", ("--from-config", "nothing.json")),
         "lint": Call(("stack.yaml",), "diagnostics", ("nothing.yaml",)),
         "schema": Call(("cost",), None, ("nothing",)),
         "trace": Call(("compare", "traces"), "trace", ("compare", "none")),
