@@ -21,6 +21,9 @@ Role = Literal["enter", "update", "read", "transform"]
 BUILTIN = "builtin"
 """The fusion provider that is no engine's: the stack's own kernels finish what a MoE hands on."""
 
+SYMMETRIC = "symmetric_memory"
+"""The fusion provider that the runtime has: generated kernels over symmetric memory."""
+
 QUIET = MappingProxyType({"quiet": True})
 """Marks a field that `canonical` leaves out at its default.
 

@@ -37,6 +37,8 @@ _MODULES = frozenset(
         "rowwise",
         "runtime",
         "supports",
+        "symmetric",
+        "symmetric_kernels",
     }
     | {"topologies", "torch", "triton"}
 )

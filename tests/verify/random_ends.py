@@ -22,7 +22,10 @@ def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[lis
     fusion = draw(st.integers(0, 2)) == 1
     if fusion:
         names = draw(
-            st.sampled_from(("kernels", "kernels, others", "builtin", "kernels, builtin, others"))
+            st.sampled_from(
+                ("kernels", "kernels, others", "symmetric_memory", "builtin")
+                + ("kernels, builtin, others",)
+            )
         )
         ends.append(f"fusion: {{providers: [{names}]}}")
     if fusion and alone:
