@@ -1,6 +1,7 @@
 """Runs a generated `move_kernels.py` on whatever device there is, and compares with torch's bits.
 
-Its own process because Triton decides at import whether it interprets. Argument: the file.
+Its own process because Triton decides at import whether it interprets. Arguments: the file, and
+perhaps row counts in place of the usual ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.flo
 ROWS = (0, 1, 3, 17)
 
 
-def main(path: str) -> None:
+def main(path: str, counts: tuple[int, ...]) -> None:
     """Compares every function."""
     if DEVICE == "cpu":
         _convert_exactly()
@@ -30,7 +31,7 @@ def main(path: str) -> None:
     assert spec.loader is not None
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
-    for rows in ROWS:
+    for rows in counts:
         for dtype in (*DTYPES, torch.int8):
             moves(kernels, rows, dtype)
             places(kernels, rows, dtype)
@@ -135,4 +136,5 @@ def refuses(kernels: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    given = tuple(int(count) for count in sys.argv[2].split(",")) if len(sys.argv) > 2 else ROWS
+    main(sys.argv[1], given)
