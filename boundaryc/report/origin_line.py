@@ -66,6 +66,38 @@ def generated_line(path: Path, number: int) -> GeneratedLine:
     return GeneratedLine(str(path), number, text, name, says, boundary, nodes, more)
 
 
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Lines ``first`` to ``last`` of a generated module, and what they come from.
+
+    ``ends`` are the stages that they serve: two for a boundary, one for the end of one.
+    """
+
+    first: int
+    last: int
+    name: str
+    says: str
+    ends: tuple[str, ...]
+    nodes: tuple[Lever, ...]
+
+
+def fragments(source: Source, path: Path, text: str) -> Iterator[Fragment]:
+    """What every line of a generated module comes from: its statements in order.
+
+    The first fragment is the whole module: what is true of all lines, and alone of those between
+    statements. ``path`` is where the module is or would be; ``source`` has the stack it belongs to.
+    """
+    general = tuple(_nodes(source, path, ()))
+    yield Fragment(1, len(text.splitlines()), "", "", (), general)
+    for node in ast.parse(text).body:
+        name, says = _name(node), _says(node)
+        ends = _ends(source.stack, name, says)
+        nodes = tuple(_nodes(source, path, ends)) if ends else general
+        decorated = getattr(node, "decorator_list", [])
+        first = min(one.lineno for one in (node, *decorated))
+        yield Fragment(first, node.end_lineno or first, name, says, ends, nodes)
+
+
 def _source(path: Path, header: str) -> Path:
     """The stack file that a header names: relative to a folder that holds both."""
     named = header.removeprefix(f"{MARK} from ").removesuffix(". Do not edit.")

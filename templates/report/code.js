@@ -1,0 +1,224 @@
+// Generated code beside the stack file: a line of one leads to its origin in the other.
+
+const WORDS =
+  /("""|#.*|"(?:[^"\\]|\\.)*"|\b(?:def|class|return|from|import|if|else|elif|for|in|is|not|and|or|None|True|False|with|as|pass|raise|yield|lambda)\b)/;
+const NODES = /(#.*|"(?:[^"\\]|\\.)*"|[\w.+*-]+(?=:(?:\s|$)))/;
+
+/** Lines of Python as pairs of a class and a text. */
+function python(lines) {
+  let quoted = false;
+  return lines.map((line) => {
+    const parts = [];
+    let name = false;
+    for (const part of line.split(WORDS)) {
+      if (part === '"""') {
+        parts.push(["s", part]);
+        quoted = !quoted;
+      } else if (quoted) parts.push(["s", part]);
+      else if (part.startsWith("#")) parts.push(["c", part]);
+      else if (part.startsWith('"')) parts.push(["s", part]);
+      else if (WORDS.test(part)) parts.push(["k", part]);
+      else if (name) {
+        const [, space, word, rest] = part.match(/^(\s*)(\w*)([^]*)$/);
+        parts.push(["", space], ["d", word], ["", rest]);
+      } else parts.push(["", part]);
+      if (part.trim()) name = part === "def" || part === "class";
+    }
+    return parts;
+  });
+}
+
+function yaml(lines) {
+  return lines.map((line) => {
+    const parts = [];
+    for (const part of line.split(NODES)) {
+      if (part.startsWith("#")) parts.push(["c", part]);
+      else if (part.startsWith('"')) parts.push(["s", part]);
+      else parts.push([NODES.test(`${part}: `) && /^[\w.+*-]+$/.test(part) && line.includes(`${part}:`) ? "k" : "", part]);
+    }
+    return parts;
+  });
+}
+
+/** A pane of numbered lines, of which one is active and some are marked. */
+class Lines {
+  constructor(pane, prefix, move, follow) {
+    Object.assign(this, { pane, prefix, move, follow, rows: [], active: 0 });
+    pane.addEventListener("click", (event) => {
+      const row = event.target.closest(".line");
+      if (!row || String(getSelection())) return; // somebody is copying
+      this.move(this.rows.indexOf(row) + 1);
+      this.follow();
+    });
+    pane.addEventListener("keydown", (event) => this.pressed(event));
+  }
+
+  pressed(event) {
+    const page = 20;
+    const last = this.rows.length;
+    const to = {
+      ArrowDown: this.active + 1,
+      ArrowUp: this.active - 1,
+      PageDown: this.active + page,
+      PageUp: this.active - page,
+      Home: 1,
+      End: last,
+    }[event.key];
+    if (to !== undefined) this.move(Math.min(Math.max(to, 1), last));
+    else if (event.key === "Enter" && this.active) this.follow(true);
+    else return;
+    event.preventDefault();
+  }
+
+  show(parts) {
+    const block = h("div", {});
+    this.rows = parts.map((line, at) => {
+      const source = line.map(([kind, text]) => (kind ? h("span", { class: kind }, text) : text));
+      return h(
+        "div",
+        { class: "line", role: "option", id: `${this.prefix}${at + 1}`, "aria-selected": "false" },
+        h("span", { class: "no" }, String(at + 1)),
+        h("span", { class: "src" }, source),
+      );
+    });
+    block.append(...this.rows);
+    this.pane.replaceChildren(block);
+    this.active = 0;
+  }
+
+  mark(line, marked) {
+    this.rows.forEach((row, at) => {
+      row.setAttribute("aria-selected", String(at + 1 === line));
+      row.classList.toggle("marked", marked.has(at + 1));
+    });
+    this.active = line;
+    if (line) this.pane.setAttribute("aria-activedescendant", `${this.prefix}${line}`);
+    else this.pane.removeAttribute("aria-activedescendant");
+  }
+
+  /** Scrolls the pane, not the page, so that a line is in its middle. */
+  reveal(line) {
+    const row = this.rows[line - 1];
+    if (!row) return;
+    const top = row.offsetTop - this.rows[0].offsetTop;
+    const shown = this.pane.scrollTop;
+    if (top < shown + 20 || top > shown + this.pane.clientHeight - 60) {
+      this.pane.scrollTop = top - this.pane.clientHeight / 3;
+    }
+  }
+}
+
+const codeLines = new Lines(
+  find("code-lines"),
+  "code-",
+  (line) => update({ line, yaml: 0 }),
+  (focus) => follow("yaml", focus),
+);
+const yamlLines = new Lines(
+  find("yaml-lines"),
+  "yaml-",
+  (line) => update({ yaml: line, line: 0 }),
+  (focus) => follow("code", focus),
+);
+
+/** Brings the other pane to where it can be seen, and the focus into it for the keyboard. */
+function follow(which, focus) {
+  const pane = find(`${which}-lines`);
+  const box = pane.getBoundingClientRect();
+  if (box.top > innerHeight - 80 || box.bottom < 80) pane.scrollIntoView({ block: "nearest" });
+  if (focus) pane.focus({ preventScroll: true });
+}
+
+function fileOf() {
+  return data.files.find((one) => one.path === chosen.file);
+}
+
+/** The origin of a line: that of the innermost lines around it. */
+function originOf(file, line) {
+  const around = file.lines.filter((one) => one.first <= line && line <= one.last);
+  return data.origins[around[around.length - 1].origin];
+}
+
+let shown = "";
+
+function renderCode() {
+  const file = fileOf();
+  if (shown !== file.path) {
+    shown = file.path;
+    codeLines.show(python(file.text.replace(/\n$/, "").split("\n")));
+    find("code-lines").scrollTop = 0;
+    const named = file.lines.filter((one) => data.origins[one.origin].name);
+    options(
+      find("function"),
+      [["0", "the top"], ...named.map((one) => [String(one.first), data.origins[one.origin].name])],
+      "0",
+    );
+  }
+  const nodes = chosen.line ? originOf(file, chosen.line).nodes.map((one) => data.levers[one]) : [];
+  const from = new Set(nodes.map((node) => node.line).filter(Boolean));
+  const first = nodes.find((node) => node.line);
+  yamlLines.mark(chosen.yaml || (first ? first.line : 0), from);
+  codeLines.mark(chosen.line, chosen.yaml ? comingFrom(file, chosen.yaml) : new Set());
+  renderOrigin(file, nodes);
+}
+
+/** The lines of a file, but for what is true of all, that come from a line of the stack file. */
+function comingFrom(file, line) {
+  const found = new Set();
+  for (const one of file.lines.slice(1)) {
+    const origin = data.origins[one.origin];
+    if (origin.ends.length && origin.nodes.some((node) => data.levers[node].line === line)) {
+      for (let at = one.first; at <= one.last; at += 1) found.add(at);
+    }
+  }
+  return found;
+}
+
+function renderOrigin(file, nodes) {
+  if (!chosen.line) {
+    const said = chosen.yaml
+      ? `Line ${chosen.yaml}: what comes from it in the file that is shown is marked.`
+      : "No line of the code is chosen.";
+    find("origin").replaceChildren(h("p", {}, said));
+    return;
+  }
+  const origin = originOf(file, chosen.line);
+  const head = h("div", {}, link(`line ${chosen.line}`, () => follow("code", true)));
+  head.append(origin.name ? h("code", {}, ` ${origin.name}`) : ` of ${file.path}`);
+  const at = boundaryOf(origin.ends);
+  if (at !== null) head.append(" ", link("show the boundary", () => update({ ...at, reveal: "plan" })));
+  const items = nodes.map((node) =>
+    h(
+      "li",
+      {},
+      node.line
+        ? link(`${node.path}:${node.line}`, () => update({ yaml: node.line, line: 0 }), {
+            class: "link mono",
+            title: node.effect,
+          })
+        : h("code", { title: node.effect }, `${node.path} (not written)`),
+    ),
+  );
+  find("origin").replaceChildren(head, origin.says ? h("p", {}, origin.says) : "", h("ul", {}, items));
+}
+
+/** The edge of the graph, and the place in it, whose boundary has these ends; null for none. */
+function boundaryOf(ends) {
+  const plan = planOf();
+  for (let edge = 0; edge < data.boundaries.length; edge += 1) {
+    const boundary = data.boundaries[edge].findIndex((one) => {
+      const found = data.crossings[plan.crossings[one]].ends;
+      return ends.length === 2 && found[0] === ends[0] && found[1] === ends[1];
+    });
+    if (boundary >= 0) return { edge, boundary };
+  }
+  return null;
+}
+
+yamlLines.show(yaml(data.text.replace(/\n$/, "").split(/\r\n|[\n\r\u0085\u2028\u2029]/)));
+find("file").addEventListener("change", (event) => {
+  update({ file: event.target.value, line: 0, yaml: 0 });
+});
+find("function").addEventListener("change", (event) => {
+  update({ line: Number(event.target.value), yaml: 0, reveal: "code" });
+});
