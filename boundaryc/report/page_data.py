@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from boundaryc import __version__
+from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.diagnose import planned
-from boundaryc.emit.origin import OUT, origin
-from boundaryc.emit.output import emit
-from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.graph.build import Edge
 from boundaryc.plan.collector import uncollected
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.report.costs import costs
@@ -20,7 +18,7 @@ from boundaryc.report.drawing import boundaries, drawing
 from boundaryc.report.explain import Scope, alike, explain, scope_of
 from boundaryc.report.explained import Crossing, Lever
 from boundaryc.report.moves import moved
-from boundaryc.report.origin_line import fragments
+from boundaryc.report.page_code import Module, functions, modules, names
 from boundaryc.report.page_model import (
     LeftOut,
     Report,
@@ -89,13 +87,14 @@ def _report(source: Source, tokens: tuple[int, ...]) -> Report:
     plan = planned(stack, {stack.source: source.text})
     apart = [replace(plan, topologies=(one,)) for one in plan.topologies]
     policies = tuple(plan.topologies[0].tables)
+    written = modules(source, plan)
     plans = tuple(
-        _plan(scope_of(source, one, policy, variant, None, None), variant, tokens, lists)
-        for one in apart
+        _plan(scope_of(source, one, policy, variant, None, None), variant, tokens, named, lists)
+        for one, named in zip(apart, functions(plan), strict=True)
         for variant in one.topologies[0].row_multiples
         for policy in policies
     )
-    files = tuple(_files(source, plan, lists))
+    files = tuple(_file(one, lists) for one in written)
     return Report(
         stack=stack.name,
         file=stack.source,
@@ -130,12 +129,18 @@ def _topology(source: Source, topology: TopologyPlan) -> ReportedTopology:
     )
 
 
-def _plan(scope: Scope, variant: str, tokens: Sequence[int], lists: _Lists) -> ReportedPlan:
+def _plan(
+    scope: Scope,
+    variant: str,
+    tokens: Sequence[int],
+    named: TopologyFunctions,
+    lists: _Lists,
+) -> ReportedPlan:
     found = explain(scope, None, None, None)
     edges = scope.plan.graph.edges()
     columns = [alike(scope, edge) for edge in edges]
     crossings = [
-        _crossing(scope, edge, crossing, ways, lists)
+        _crossing(scope, edge, crossing, ways, named, lists)
         for edge, crossing, ways in zip(edges, found.crossings, columns, strict=True)
     ]
     return ReportedPlan(
@@ -153,16 +158,21 @@ def _crossing(
     edge: Edge,
     crossing: Crossing,
     columns: tuple[tuple[int, ...], ...],
+    named: TopologyFunctions,
     lists: _Lists,
 ) -> int:
     ways = []
     for way, alike_ in zip(crossing.ways, columns, strict=True):
         sent = moved(scope.mesh, scope.at(edge, alike_[0]), 1)
         ways.append(lists.ways.of(ReportedWay(" + ".join(one.text for one in sent), way)))
-    ends = ("start" if edge.producer == ENTRY else edge.producer, edge.consumer)
-    levers = tuple(map(lists.levers.of, crossing.levers))
-    place, words = crossing.place, crossing.words
-    found = ReportedCrossing(crossing.boundary, place, words, ends, tuple(ways), levers)
+    found = ReportedCrossing(
+        boundary=crossing.boundary,
+        place=crossing.place,
+        words=crossing.words,
+        ways=tuple(ways),
+        functions=tuple(names(named, edge, group, scope.policy) for group in columns),
+        levers=tuple(map(lists.levers.of, crossing.levers)),
+    )
     return lists.crossings.of(found)
 
 
@@ -186,24 +196,10 @@ def _batches(
             yield ReportedBatch(count, load.rows, tuple(runs))
 
 
-def _files(source: Source, plan: StackPlan, lists: _Lists) -> Iterator[ReportedFile]:
-    """The modules that the stack compiles to, those of all topologies first."""
-    stack = source.stack
-    output = emit(plan, origin(stack, Path(stack.source), Path(OUT)))
-    for name in sorted(output.files, key=lambda name: ("/" in name, name)):
-        if name.endswith(".py"):
-            yield _file(source, f"{OUT}/{stack.name}/{name}", output.files[name], lists)
-
-
-def _file(source: Source, name: str, text: str, lists: _Lists) -> ReportedFile:
-    path = Path(name)
+def _file(module: Module, lists: _Lists) -> ReportedFile:
     lines = []
-    for one in fragments(source, path, text):
+    for one in module.fragments:
         nodes = tuple(map(lists.levers.of, one.nodes))
         place = lists.origins.of(ReportedOrigin(one.name, one.says, one.ends, nodes))
         lines.append(ReportedLines(one.first, one.last, place))
-    shared = path.parent.name == source.stack.name
-    topology = "" if shared else path.parent.name
-    variant = path.stem.removesuffix("_access")
-    variant = variant if topology and variant in source.stack.variants else ""
-    return ReportedFile(name, topology, variant, text, tuple(lines))
+    return ReportedFile(module.path, module.topology, module.variant, module.text, tuple(lines))

@@ -53,14 +53,14 @@ class ReportedWay:
 class ReportedCrossing:
     """A boundary under one plan. ``ways`` and ``levers`` are places in the report's lists.
 
-    ``ends`` are the stages, or ``start``, ``final`` and ``merge``, that name it in generated code.
+    ``functions`` has, for each of the ways, what it runs as in the module of the variant.
     """
 
     boundary: str
     place: str
     words: str
-    ends: tuple[str, ...]
     ways: tuple[int, ...]
+    functions: tuple[tuple[str, ...], ...]
     levers: tuple[int, ...]
 
 
@@ -97,8 +97,8 @@ class ReportedPlan:
 class ReportedOrigin:
     """What lines of generated code come from. ``nodes`` are places in the report's levers.
 
-    ``ends`` are the stages they serve, as those of a crossing; one for what is left at the end of
-    one, none for what serves all.
+    ``ends`` are the stages they serve: two for a boundary, one for what is left at the end of one,
+    none for what serves all.
     """
 
     name: str

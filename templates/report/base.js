@@ -27,6 +27,13 @@ function planOf(variant = chosen.variant) {
   return plans.get(`${chosen.topology} ${variant} ${chosen.policy}`);
 }
 
+/** The module of a topology and a variant. */
+function moduleOf(topology, variant) {
+  return data.files.find(
+    (one) => one.topology === topology && one.path.endsWith(`/${variant}.py`),
+  );
+}
+
 function batchOf(plan) {
   return plan.batches.find((one) => one.tokens === chosen.tokens);
 }
@@ -37,6 +44,7 @@ function waysOf(plan, boundary) {
   const batch = batchOf(plan);
   return crossing.ways.map((place, at) => ({
     ...data.ways[place],
+    functions: crossing.functions[at],
     runs: batch ? batch.runs[boundary] === at : true,
   }));
 }
@@ -59,9 +67,9 @@ function made(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null) element.setAttribute(name, value);
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((one) => one !== null && one !== ""));
+  element.append(...children.flat(2).filter((one) => one !== null && one !== ""));
   return element;
 }
 
@@ -85,11 +93,27 @@ function options(select, entries, value) {
   select.value = value;
 }
 
+/** A table; columns without anything in them are left out, and a short row's last cell is wide. */
 function table(head, rows) {
+  const used = head.map((_, at) => rows.some((row) => row[at] && String(row[at]).length));
+  const columns = head.map((one, at) => [...one, at]).filter((_, at) => used[at]);
+  const row = (cells) => {
+    const there = head.filter((_, at) => used[at] && at < cells.length);
+    const wide = cells.length < head.length ? columns.length - there.length + 1 : null;
+    return h(
+      "tr",
+      { class: cells.on ? "on" : null },
+      head.flatMap(([, kind], at) => {
+        if (!used[at] || at >= cells.length) return [];
+        const last = wide && at === cells.length - 1;
+        return [h("td", { class: last ? null : kind, colspan: last ? wide : null }, cells[at])];
+      }),
+    );
+  };
   return h(
     "table",
     {},
-    h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", { class: kind, scope: "col" }, text)))),
-    h("tbody", {}, rows),
+    h("thead", {}, h("tr", {}, columns.map(([text, kind]) => h("th", { class: kind, scope: "col" }, text)))),
+    h("tbody", {}, rows.map(row)),
   );
 }

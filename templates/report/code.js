@@ -4,40 +4,33 @@ const WORDS =
   /("""|#.*|"(?:[^"\\]|\\.)*"|\b(?:def|class|return|from|import|if|else|elif|for|in|is|not|and|or|None|True|False|with|as|pass|raise|yield|lambda)\b)/;
 const NODES = /(#.*|"(?:[^"\\]|\\.)*"|[\w.+*-]+(?=:(?:\s|$)))/;
 
-/** Lines of Python as pairs of a class and a text. */
+/** Lines of Python as pairs of a class and a text; what WORDS captures is at odd places. */
 function python(lines) {
   let quoted = false;
   return lines.map((line) => {
-    const parts = [];
-    let name = false;
-    for (const part of line.split(WORDS)) {
-      if (part === '"""') {
-        parts.push(["s", part]);
-        quoted = !quoted;
-      } else if (quoted) parts.push(["s", part]);
-      else if (part.startsWith("#")) parts.push(["c", part]);
-      else if (part.startsWith('"')) parts.push(["s", part]);
-      else if (WORDS.test(part)) parts.push(["k", part]);
-      else if (name) {
-        const [, space, word, rest] = part.match(/^(\s*)(\w*)([^]*)$/);
-        parts.push(["", space], ["d", word], ["", rest]);
-      } else parts.push(["", part]);
-      if (part.trim()) name = part === "def" || part === "class";
-    }
-    return parts;
+    let name = false; // behind `def` and `class`
+    return line.split(WORDS).flatMap((part, at) => {
+      const ends = part === '"""';
+      const inside = quoted;
+      if (ends) quoted = !quoted;
+      if (inside || ends) return [["s", part]];
+      if (at % 2) {
+        name = part === "def" || part === "class";
+        return [[part.startsWith("#") ? "c" : part.startsWith('"') ? "s" : "k", part]];
+      }
+      const [, space, word, rest] = part.match(/^(\s*)(\w*)(.*)$/);
+      return name ? [["", space], ["d", word], ["", rest]] : [["", part]];
+    });
   });
 }
 
 function yaml(lines) {
-  return lines.map((line) => {
-    const parts = [];
-    for (const part of line.split(NODES)) {
-      if (part.startsWith("#")) parts.push(["c", part]);
-      else if (part.startsWith('"')) parts.push(["s", part]);
-      else parts.push([NODES.test(`${part}: `) && /^[\w.+*-]+$/.test(part) && line.includes(`${part}:`) ? "k" : "", part]);
-    }
-    return parts;
-  });
+  return lines.map((line) =>
+    line.split(NODES).map((part, at) => {
+      if (!(at % 2)) return ["", part];
+      return [part.startsWith("#") ? "c" : part.startsWith('"') ? "s" : "k", part];
+    }),
+  );
 }
 
 /** A pane of numbered lines, of which one is active and some are marked. */
@@ -185,7 +178,8 @@ function renderOrigin(file, nodes) {
   const origin = originOf(file, chosen.line);
   const head = h("div", {}, link(`line ${chosen.line}`, () => follow("code", true)));
   head.append(origin.name ? h("code", {}, ` ${origin.name}`) : ` of ${file.path}`);
-  const at = boundaryOf(origin.ends);
+  const here = file.path === moduleOf(chosen.topology, chosen.variant).path;
+  const at = here ? boundaryOf(origin.name) : null;
   if (at !== null) head.append(" ", link("show the boundary", () => update({ ...at, reveal: "plan" })));
   const items = nodes.map((node) =>
     h(
@@ -202,14 +196,13 @@ function renderOrigin(file, nodes) {
   find("origin").replaceChildren(head, origin.says ? h("p", {}, origin.says) : "", h("ul", {}, items));
 }
 
-/** The edge of the graph, and the place in it, whose boundary has these ends; null for none. */
-function boundaryOf(ends) {
+/** The edge of the graph, and the place in it, at which a function runs; null for none. */
+function boundaryOf(name) {
   const plan = planOf();
   for (let edge = 0; edge < data.boundaries.length; edge += 1) {
-    const boundary = data.boundaries[edge].findIndex((one) => {
-      const found = data.crossings[plan.crossings[one]].ends;
-      return ends.length === 2 && found[0] === ends[0] && found[1] === ends[1];
-    });
+    const boundary = data.boundaries[edge].findIndex((one) =>
+      data.crossings[plan.crossings[one]].functions.flat().includes(name),
+    );
     if (boundary >= 0) return { edge, boundary };
   }
   return null;

@@ -38,7 +38,8 @@ function renderTable() {
     const order = one[key] < other[key] ? -1 : one[key] > other[key] ? 1 : 0;
     return down ? -order : order;
   });
-  const head = COLUMNS.map(([name, text, kind]) => {
+  const columns = COLUMNS.filter(([name]) => name !== "size" || lines.some((one) => one.size));
+  const head = columns.map(([name, text, kind]) => {
     const sort = name === key ? (down ? "descending" : "ascending") : null;
     const arrow = name === key ? (down ? " ↓" : " ↑") : "";
     const by = () => {
@@ -55,7 +56,7 @@ function renderTable() {
     return h(
       "tr",
       { class: on ? "on" : "", "data-line": `${one.topology} ${one.variant}` },
-      COLUMNS.map(([name, , kind]) => {
+      columns.map(([name, , kind]) => {
         const value = kind ? number(one[name]) : one[name];
         const cell = name === "topology" ? link(value, choose, { class: "link mono" }) : value;
         return h("td", { class: kind ?? "" }, cell);
@@ -64,7 +65,7 @@ function renderTable() {
   });
   find("cost-title").textContent =
     `One forward of ${plural(tokens, "token")}, policy ${chosen.policy}, ${data.costs.padding}`;
-  const empty = h("tr", {}, h("td", { colspan: COLUMNS.length, class: "empty" }, "No topology has such a batch."));
+  const empty = h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "No topology has such a batch."));
   find("cost-table").replaceChildren(
     h("thead", {}, h("tr", {}, head)),
     h("tbody", {}, rows.length ? rows : empty),

@@ -12,8 +12,8 @@ function update(changes) {
   if (reveal === "code") codeLines.reveal(chosen.line);
   if (chosen.line || chosen.yaml) yamlLines.reveal(yamlLines.active);
   if (chosen.line && reveal !== "code") codeLines.reveal(chosen.line);
-  if (reveal === "code" || reveal === "yaml") goto("code", `${reveal}-lines`);
-  if (reveal === "plan") goto("boundaries", "plan");
+  if (reveal === "code" || reveal === "yaml") goTo("code", `${reveal}-lines`);
+  if (reveal === "plan") goTo("boundaries", "plan");
   remember();
 }
 
@@ -24,9 +24,8 @@ function follows(changes) {
   const fits = file && (!file.topology || file.topology === chosen.topology);
   if (fits && !changes.variant && !changes.topology) return;
   if (file && !file.topology && chosen.line) return;
-  const name = `${chosen.topology}/${chosen.variant}.py`;
-  const found = data.files.find((one) => one.path.endsWith(`/${name}`));
-  if (!file || file.path !== found.path) Object.assign(chosen, { file: found.path, line: 0 });
+  const { path } = moduleOf(chosen.topology, chosen.variant);
+  if (chosen.file !== path) Object.assign(chosen, { file: path, line: 0 });
 }
 
 function render() {
@@ -98,13 +97,11 @@ function renderFacts() {
       : "";
 }
 
-/** Goes to a part of the page; the keyboard goes along. */
-function goto(part, focus = part) {
-  const target = find(part);
+/** Brings a part of the page to where it can be seen, and the focus to one of its elements. */
+function goTo(part, focus) {
   const box = find(focus).getBoundingClientRect();
-  if (box.top < 60 || box.top > innerHeight / 2) find(focus === part ? part : focus).scrollIntoView({ block: "start" });
+  if (box.top < 60 || box.top > innerHeight / 2) find(part).scrollIntoView({ block: "start" });
   find(focus).focus({ preventScroll: true });
-  return target;
 }
 
 const KEPT = ["topology", "variant", "policy", "tokens", "edge", "boundary", "file", "line", "compare"];
@@ -141,7 +138,9 @@ function remembered() {
 
 function themed(name) {
   document.documentElement.dataset.theme = name;
-  find("theme").setAttribute("aria-pressed", String(name === "dark"));
+  const other = name === "dark" ? "Light" : "Dark";
+  find("theme").textContent = other;
+  find("theme").setAttribute("aria-label", `${other} theme`);
 }
 
 function kept(key, value) {
@@ -185,11 +184,18 @@ new ResizeObserver(() => {
   }
 }).observe(find("plots"));
 
-const usual = data.tokens.filter((one) => one <= 4096);
-const sends = data.graph.edges.findIndex((edge, at) => edge.times > 1 && at in data.boundaries);
-update({
-  tokens: usual.length ? Math.max(...usual) : Math.min(...data.tokens),
-  edge: sends < 0 ? 0 : sends,
-  variant: topologyOf(chosen.topology).variants[0],
-  ...remembered(),
-});
+/** What is shown at first: a middling batch where something is sent, at a boundary met often. */
+function first() {
+  const usual = data.tokens.filter((one) => one <= 4096);
+  const busy = data.topologies.find((one) =>
+    data.costs.lines.some((line) => line.topology === one.name && line.layer_collectives),
+  );
+  const often = data.graph.edges.findIndex((edge) => edge.times > 1);
+  return {
+    topology: (busy ?? data.topologies[0]).name,
+    tokens: usual.length ? Math.max(...usual) : Math.min(...data.tokens),
+    edge: Math.max(often, 0),
+  };
+}
+
+update({ ...first(), ...remembered() });

@@ -11,38 +11,30 @@ function moves(before, after) {
 function axesTable(way) {
   if (!way.axes.length) return h("p", { class: "empty" }, "There is one rank: rows are not cut.");
   return table(
-    [["axis"], ["parts", "n"], ["rows"], ["residual"]],
-    way.axes.map((one) =>
-      h(
-        "tr",
-        {},
-        h("td", {}, h("code", {}, one.axis)),
-        h("td", { class: "n" }, number(one.parts)),
-        h("td", {}, moves(one.before, one.after)),
-        h("td", {}, moves(one.residual_before, one.residual_after)),
-      ),
-    ),
+    [["axis"], ["parts", "n"], ["rows", "w"], ["residual", "w"]],
+    way.axes.map((one) => [
+      h("code", {}, one.axis),
+      number(one.parts),
+      moves(one.before, one.after),
+      moves(one.residual_before, one.residual_after),
+    ]),
   );
 }
 
 function worksTable(way) {
   return table(
     [["operation"], ["group (ranks)"], ["sizes"], ["B/token", "n"], ["kernel"]],
-    way.works.map((one) =>
-      h(
-        "tr",
-        {},
-        h("td", {}, h("code", {}, one.operation)),
-        h("td", {}, one.group ? [h("code", {}, one.group), ` (${number(one.ranks)})`] : ""),
-        h("td", {}, one.sizes),
-        h("td", { class: "n" }, one.collectives ? number(one.bytes_per_token) : ""),
-        h("td", {}, one.kernel ? h("code", {}, one.kernel) : ""),
-      ),
-    ),
+    way.works.map((one) => [
+      h("code", {}, one.operation),
+      one.group && [h("code", {}, one.group), ` (${number(one.ranks)})`],
+      one.sizes,
+      one.collectives ? number(one.bytes_per_token) : "",
+      one.kernel && h("code", {}, one.kernel),
+    ]),
   );
 }
 
-function because(way) {
+function because(way, functions) {
   const items = [h("dt", {}, "why"), h("dd", { class: "why" }, way.why)];
   const other = way.next_best;
   if (other) {
@@ -56,7 +48,7 @@ function because(way) {
   if (way.no_scatter) {
     items.push(h("dt", {}, "reduce-scatter"), h("dd", { class: "no-scatter" }, way.no_scatter));
   }
-  return h("dl", { class: "because" }, items);
+  return h("dl", { class: "because" }, items, runsAs(functions));
 }
 
 function wayView(one) {
@@ -66,7 +58,7 @@ function wayView(one) {
   if (batch && one.runs) {
     head.push(h("span", { class: "badge" }, `runs with ${plural(batch.tokens, "token")}`));
   }
-  const body = [h("div", { class: "tables" }, axesTable(way), h("div", { class: "scroll" }, worksTable(way))), because(way)];
+  const body = [h("div", { class: "tables" }, h("div", { class: "scroll" }, axesTable(way)), h("div", { class: "scroll" }, worksTable(way))), because(way, one.functions)];
   return h("details", { class: "way", open: one.runs }, h("summary", {}, head), body);
 }
 
@@ -75,29 +67,20 @@ function variantsTable(boundary) {
   const topology = topologyOf(chosen.topology);
   const rows = topology.variants.flatMap((variant) => {
     const plan = planOf(variant);
-    const ways = waysOf(plan, boundary).filter((way) => way.runs);
     const on = variant === chosen.variant;
-    const known = chosen.tokens === null || batchOf(plan);
-    return ways.map((one, at) =>
-      h(
-        "tr",
-        { class: on ? "on" : "" },
-        h("td", { class: "w" }, at ? "" : on ? variant : link(variant, () => update({ variant }))),
-        h("td", {}, known ? one.way.when || "all batches" : `${one.way.when || "all batches"} (no such batch)`),
-        h("td", {}, one.sends ? h("code", {}, one.sends) : "nothing"),
-        h("td", { class: "n" }, number(one.way.collectives)),
-        h("td", { class: "n" }, number(one.way.bytes_per_token)),
-      ),
-    );
+    const none = chosen.tokens !== null && !batchOf(plan) ? " (no such batch)" : "";
+    const ways = waysOf(plan, boundary).filter((way) => way.runs);
+    return ways.map((one, at) => {
+      const name = on ? variant : link(variant, () => update({ variant }));
+      const sends = one.sends ? h("code", {}, one.sends) : "nothing";
+      const { when, collectives, bytes_per_token: bytes } = one.way;
+      const cells = [at ? "" : name, sends, number(collectives), number(bytes), when + none];
+      return Object.assign(cells, { on });
+    });
   });
-  const left = topology.left_out.map((one) =>
-    h("tr", {}, h("td", { class: "w" }, one.variant), h("td", { colspan: 4 }, `not here: ${one.why}`)),
-  );
-  return h(
-    "div",
-    { class: "scroll" },
-    table([["variant"], ["batches"], ["sends"], ["collectives", "n"], ["B/token", "n"]], [...rows, ...left]),
-  );
+  const left = topology.left_out.map((one) => [one.variant, `not here: ${one.why}`]);
+  const head = [["variant", "w"], ["sends"], ["collectives", "n"], ["B/token", "n"], ["batches"]];
+  return h("div", { class: "scroll" }, table(head, [...rows, ...left]));
 }
 
 function decides(crossing) {
@@ -111,33 +94,16 @@ function decides(crossing) {
   return [h("h4", {}, "Decided by"), h("ul", { class: "decides" }, items)];
 }
 
-/** The functions of the generated code that run at a boundary, in the chosen variant. */
-function functionsOf(crossing) {
-  const file = data.files.find(
-    (one) =>
-      one.topology === chosen.topology &&
-      one.variant === chosen.variant &&
-      one.path.endsWith(`/${chosen.variant}.py`),
-  );
-  const [producer, consumer] = crossing.ends;
-  const found = file.lines.filter(({ origin }) => {
-    const ends = data.origins[origin].ends;
-    return ends.length === 2
-      ? ends[0] === producer && ends[1] === consumer
-      : ends.length === 1 && ends[0] === producer;
-  });
-  return { file, found };
-}
-
-function code(crossing) {
-  const { file, found } = functionsOf(crossing);
-  if (!found.length) return [];
-  const items = found.map(({ first, origin }) => {
-    const { name, says } = data.origins[origin];
-    const show = () => update({ file: file.path, line: first, reveal: "code" });
+/** What a way runs as: links to the functions in the module of the chosen variant. */
+function runsAs(functions) {
+  const file = moduleOf(chosen.topology, chosen.variant);
+  const items = functions.map((name) => {
+    const { first, origin } = file.lines.find((one) => data.origins[one.origin].name === name);
+    const show = () => update({ file: file.path, line: first, yaml: 0, reveal: "code" });
+    const says = data.origins[origin].says;
     return h("li", {}, link(name, show, { class: "link mono" }), " ", h("span", {}, says));
   });
-  return [h("h4", {}, "Runs as"), h("ul", { class: "decides functions" }, items)];
+  return [h("dt", {}, "runs as"), h("dd", {}, h("ul", { class: "decides functions" }, items))];
 }
 
 function renderPlan() {
@@ -170,6 +136,5 @@ function renderPlan() {
       .sort((one, other) => other.runs - one.runs)
       .map(wayView),
     h("div", {}, decides(crossing)),
-    h("div", {}, code(crossing)),
   );
 }
