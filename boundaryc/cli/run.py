@@ -22,6 +22,7 @@ COMMANDS = {
     "explain": "boundaryc.cli.explain:explain",
     "graph": "boundaryc.cli.graph:graph",
     "lint": "boundaryc.cli.lint:lint",
+    "report": "boundaryc.cli.report:report",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",
     "verify": "boundaryc.cli.verify:verify",

@@ -12,6 +12,7 @@ NAMES = (
     "generated_line",
     "cost",
     "graph",
+    "report",
     "env",
 )
 """What has a schema: the first two are the language's, the others what commands print."""

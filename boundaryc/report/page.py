@@ -6,12 +6,13 @@ import base64
 import hashlib
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boundaryc.emit.publish import PublishError
 from boundaryc.emit.render import templates_directory
 from boundaryc.report.page_graph import Placed, placed
 from boundaryc.report.page_model import Report
-from boundaryc.report.schemas import VERSION
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 FOLDER = "report"
 SCRIPTS = ("base", "graph", "plan", "code", "plot", "cost", "main")
 """The parts of the page's script, in the order in which they run."""
-GENERATOR = "boundaryc"
-MARK = f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="{GENERATOR}'
-"""How every page begins."""
+MARK = 'name="generator" content="boundaryc '
+"""What tells our pages from others, near their beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,33 @@ def page(found: Report) -> str:
     view = Page(
         report=found,
         graph=placed(found.graph),
-        generator=f"{GENERATOR} {found.boundaryc}",
+        generator=f"boundaryc {found.boundaryc}",
         security=_security(style, script),
-        style=Markup(style),  # noqa: S704
-        script=Markup(script),  # noqa: S704
+        style=Markup(style),
+        script=Markup(script),
         data=_embedded(document(found)),
     )
     return _environment().get_template(f"{FOLDER}/page.html.jinja").render(view=view)
 
 
 def document(found: Report) -> dict[str, Any]:
-    """The report as `--json` prints it, and as the page embeds it."""
-    return {"version": VERSION, "kind": "report", **asdict(found)}
+    """The report as `--json` prints it but for the version, and as the page embeds it."""
+    return {"kind": "report", **asdict(found)}
+
+
+def put(path: Path, text: str) -> None:
+    """Writes a page, whole or not at all.
+
+    Raises PublishError where a file is in the way that is no page of ours.
+    """
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:1000]:
+        raise PublishError(f"{path} is no report of boundaryc; remove it, or name another --output")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _embedded(value: object) -> Markup:

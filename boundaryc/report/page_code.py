@@ -47,9 +47,9 @@ def _module(source: Source, name: str, text: str) -> Module:
     return Module(name, topology, variant, text, tuple(fragments(source, path, text)))
 
 
-def functions(plan: StackPlan) -> tuple[TopologyFunctions, ...]:
-    """The functions of every topology, with the names that `modules` has them under."""
-    return tuple(topology_functions(plan, topology) for topology in plan.topologies)
+def functions(plan: StackPlan) -> TopologyFunctions:
+    """The functions of a plan of one topology, with the names that `modules` has them under."""
+    return topology_functions(plan, plan.topologies[0])
 
 
 def names(

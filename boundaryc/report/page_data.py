@@ -1,4 +1,4 @@
-"""Gathers what `boundaryc report` shows of a stack: every plan, the code of it, and what it costs."""
+"""Gathers what `boundaryc report` shows of a stack: every plan, its code, and what it costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.diagnose import planned
 from boundaryc.graph.build import Edge
 from boundaryc.plan.collector import uncollected
-from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.plan.result import TopologyPlan
 from boundaryc.report.costs import costs
 from boundaryc.report.deployment import AskedError, Source, axes, dealt, load_of
 from boundaryc.report.drawing import boundaries, drawing
@@ -77,24 +77,24 @@ def report(
         if name not in known:
             there = ", ".join(known)
             raise AskedError(f"--topology: {stack.name} has no topology {name!r}; it has {there}")
-    kept = tuple(one for one in stack.topologies if not topologies or one.name in topologies)
     with uncollected():
-        return _report(Source(replace(stack, topologies=kept), source.text), tuple(tokens))
+        return _report(source, tuple(topologies or known), tuple(tokens))
 
 
-def _report(source: Source, tokens: tuple[int, ...]) -> Report:
+def _report(source: Source, shown: tuple[str, ...], tokens: tuple[int, ...]) -> Report:
     stack, lists = source.stack, _Lists()
     plan = planned(stack, {stack.source: source.text})
-    apart = [replace(plan, topologies=(one,)) for one in plan.topologies]
-    policies = tuple(plan.topologies[0].tables)
-    written = modules(source, plan)
+    written = modules(source, plan)  # what is left out is part of the code all the same
+    topologies = [one for one in plan.topologies if one.spec.name in shown]
+    apart = [replace(plan, topologies=(one,)) for one in topologies]
+    policies = tuple(topologies[0].tables)
     plans = tuple(
         _plan(scope_of(source, one, policy, variant, None, None), variant, tokens, named, lists)
-        for one, named in zip(apart, functions(plan), strict=True)
+        for one, named in zip(apart, map(functions, apart), strict=True)
         for variant in one.topologies[0].row_multiples
         for policy in policies
     )
-    files = tuple(_file(one, lists) for one in written)
+    files = tuple(_file(one, lists) for one in written if not one.topology or one.topology in shown)
     return Report(
         stack=stack.name,
         file=stack.source,
@@ -103,7 +103,7 @@ def _report(source: Source, tokens: tuple[int, ...]) -> Report:
         tokens=tokens,
         policies=policies,
         auto=stack.policy_auto,
-        topologies=tuple(_topology(source, one) for one in plan.topologies),
+        topologies=tuple(_topology(source, one) for one in topologies),
         graph=drawing(plan, lambda edge: "", ""),
         boundaries=boundaries(plan),
         plans=plans,

@@ -19,6 +19,7 @@ from boundaryc.report.drawing import Drawing
 from boundaryc.report.environment import Environment
 from boundaryc.report.explained import Explained
 from boundaryc.report.origin_line import GeneratedLine
+from boundaryc.report.page_model import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ RESULTS: Mapping[str, type] = MappingProxyType(
         "generated_line": GeneratedLine,
         "cost": Costs,
         "graph": Drawing,
+        "report": Report,
         "env": Environment,
     }
 )

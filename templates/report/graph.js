@@ -35,6 +35,7 @@ function renderGraph() {
     element.querySelector(".sends").textContent = cut(text || "nothing is sent", LONGEST);
     element.querySelector(".met").textContent = met.join(" · ");
     element.classList.toggle("silent", !text);
+    element.classList.toggle("lone", !met.length);
     element.setAttribute("aria-label", full);
     const on = at === chosen.edge;
     element.setAttribute("aria-checked", on);

@@ -62,7 +62,7 @@ function renderControls() {
     chosen.tokens === null ? "" : String(chosen.tokens),
   );
   const files = data.files.filter((one) => !one.topology || one.topology === chosen.topology);
-  options(find("file"), files.map((one) => [one.path, one.path]), chosen.file);
+  options(find("file"), files.map((one) => [one.path, one.path.split("/").slice(2).join("/")]), chosen.file);
   for (const input of document.querySelectorAll("input[name=compare]")) {
     input.checked = input.value === chosen.compare;
   }
