@@ -13,7 +13,7 @@ import pytest
 
 from boundaryc.emit.render import templates_directory
 from boundaryc.language import loads
-from boundaryc.report.deployment import Source, read_source
+from boundaryc.report.deployment import Source, deployed, read_source
 from boundaryc.report.explain import explain, scope_of
 from boundaryc.report.origin_line import generated_line
 from boundaryc.report.page import document, page
@@ -126,7 +126,9 @@ def test_its_places_are_in_its_lists(moe: Report) -> None:
         assert max(one.last for one in file.lines) == len(file.text.splitlines())
 
 
-@pytest.mark.parametrize(("topology", "variant"), [("tp4_dp2", "ordinary"), ("tp8_cp8", "ordinary")])
+@pytest.mark.parametrize(
+    ("topology", "variant"), [("tp4_dp2", "ordinary"), ("tp8_cp8", "ordinary")]
+)
 def test_it_says_what_explain_says(moe: Report, topology: str, variant: str) -> None:
     """Of one topology planned alone, as that command plans it."""
     from boundaryc.report.deployment import deployed
@@ -135,7 +137,9 @@ def test_it_says_what_explain_says(moe: Report, topology: str, variant: str) -> 
     alone = deployed(source, topology, (variant,))
     for plan in moe.plans:
         if (plan.topology, plan.variant) == (topology, variant):
-            said = explain(scope_of(source, alone, plan.policy, variant, None, None), None, None, None)
+            said = explain(
+                scope_of(source, alone, plan.policy, variant, None, None), None, None, None
+            )
             assert plan.few_rows == said.few_rows
             for at, crossing in zip(plan.crossings, said.crossings, strict=True):
                 found = moe.crossings[at]

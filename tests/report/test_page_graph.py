@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -57,7 +57,8 @@ def corners(line: str) -> list[tuple[int, int]]:
     found = [(0, 0)]
     for command, first, second in re.findall(r"([MHV])(\d+)(?: (\d+))?", line):
         x, y = found[-1]
-        found.append({"M": (int(first), int(second or 0)), "H": (int(first), y), "V": (x, int(first))}[command])
+        to = {"M": (int(first), int(second or 0)), "H": (int(first), y), "V": (x, int(first))}
+        found.append(to[command])
     return found[1:]
 
 
@@ -73,7 +74,7 @@ def test_nothing_covers_anything(plan: StackPlan) -> None:
     found = drawn(plan)
     boxes = [one.box for one in found.nodes] + [one.plate for one in found.edges]
     assert all(apart(one, other) for one, other in combinations(boxes, 2))
-    assert all(0 <= box.x and box.right <= found.width for box in boxes)
+    assert all(box.x >= 0 and box.right <= found.width for box in boxes)
     assert max(box.bottom for box in boxes) <= found.height
     frames = {one.group.id: one.box for one in found.groups}
     assert len(frames) == len({one.node.group for one in found.nodes} - {""})
@@ -96,9 +97,9 @@ def test_every_line_goes_from_its_source_by_its_plate_to_its_target(plan: StackP
         assert on_edge(nodes[edge.edge.target], corners(second)[-1])
         for piece in (first, second):
             points = corners(piece)
-            for (x, y), (u, v) in zip(points, points[1:], strict=False):
+            for (x, y), (u, v) in pairwise(points):
                 stretch = Box(min(x, u), min(y, v), abs(x - u), abs(y - v))
-                others = [box for box in nodes.values()]
+                others = list(nodes.values())
                 others += [one.plate for one in found.edges if one is not edge]
                 inner = [Box(b.x + 1, b.y + 1, b.width - 2, b.height - 2) for b in others]
                 assert all(apart(stretch, box) for box in inner), (edge.source, edge.target)
