@@ -109,7 +109,7 @@ const KEPT = ["topology", "variant", "policy", "tokens", "edge", "boundary", "fi
 /** What is chosen is in the address, so that it can be sent to somebody. */
 function remember() {
   const words = new URLSearchParams();
-  for (const key of KEPT) if (chosen[key] !== null) words.set(key, chosen[key]);
+  for (const key of KEPT) words.set(key, chosen[key] ?? "");
   history.replaceState(null, "", `#${words}`);
 }
 
@@ -129,6 +129,7 @@ function remembered() {
     if (words.get(key) && known(value)) found[key] = value;
   };
   count("tokens", (one) => data.tokens.includes(one));
+  if (words.get("tokens") === "") found.tokens = null;
   count("edge", (one) => one in data.graph.edges);
   count("boundary", (one) => one in data.boundaries[found.edge ?? chosen.edge]);
   const file = data.files.find((one) => one.path === found.file);

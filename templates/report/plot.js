@@ -72,15 +72,16 @@ function frame(scale, unit) {
   return parts;
 }
 
-/** Names at the ends of lines, as many as there is room for: that of the chosen one first. */
+/** Names at the ends of lines, where there is room near by: that of the chosen one first. */
 function labels(series, scale, width) {
   const taken = [];
   const room = Math.floor((width - scale.right - 8) / 6.4);
+  const free = (y) => y < HEIGHT - 8 && y > 8 && taken.every((other) => Math.abs(other - y) >= 12);
   for (const one of [...series].reverse()) {
     const last = one.points[one.points.length - 1];
-    if (!last) continue;
-    const y = scale.y(last.value) + 4;
-    if (taken.some((other) => Math.abs(other - y) < 12)) continue;
+    const wanted = scale.y(last.value) + 4;
+    const y = [0, 12, -12, 24, -24].map((by) => wanted + by).find(free);
+    if (y === undefined) continue;
     taken.push(y);
     const text = one.names.join(", ");
     const x = scale.x(last.tokens) + 8;
