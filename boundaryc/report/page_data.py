@@ -62,6 +62,7 @@ class _Lists:
     ways: _Places[ReportedWay] = field(default_factory=_Places)
     levers: _Places[Lever] = field(default_factory=_Places)
     origins: _Places[ReportedOrigin] = field(default_factory=_Places)
+    code: _Places[str] = field(default_factory=_Places)
 
 
 def report(
@@ -111,6 +112,7 @@ def _report(source: Source, shown: tuple[str, ...], tokens: tuple[int, ...]) -> 
         ways=lists.ways.all(),
         levers=lists.levers.all(),
         files=files,
+        code=lists.code.all(),
         origins=lists.origins.all(),
         costs=costs(apart, tokens, policies, "sum_len"),
     )
@@ -202,4 +204,5 @@ def _file(module: Module, lists: _Lists) -> ReportedFile:
         nodes = tuple(map(lists.levers.of, one.nodes))
         place = lists.origins.of(ReportedOrigin(one.name, one.says, one.ends, nodes))
         lines.append(ReportedLines(one.first, one.last, place))
-    return ReportedFile(module.path, module.topology, module.variant, module.text, tuple(lines))
+    text = tuple(map(lists.code.of, module.text.splitlines()))
+    return ReportedFile(module.path, module.topology, module.variant, text, tuple(lines))

@@ -95,8 +95,9 @@ class ReportedPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOrigin:
-    """What lines of generated code come from. ``nodes`` are places in the report's levers.
+    """What a statement comes from besides what its whole file does.
 
+    ``nodes`` are places in the report's levers.
     ``ends`` are the stages they serve: two for a boundary, one for what is left at the end of one,
     none for what serves all.
     """
@@ -120,14 +121,14 @@ class ReportedLines:
 class ReportedFile:
     """A generated module.
 
-    ``topology`` and ``variant`` are empty where it serves all. The first of ``lines`` is the whole
-    file, the others are its statements.
+    ``topology`` and ``variant`` are empty where it serves all. ``text`` are its lines, as places in
+    the report's code. The first of ``lines`` is the whole file, the others are its statements.
     """
 
     path: str
     topology: str
     variant: str
-    text: str
+    text: tuple[int, ...]
     lines: tuple[ReportedLines, ...]
 
 
@@ -137,6 +138,7 @@ class Report:
 
     ``text`` is its file, ``auto`` the policy that ``auto`` stands for. ``boundaries`` has, for each
     edge of ``graph``, the boundaries that it stands for, by their place in a plan's crossings.
+    ``code`` are the lines of all files, each once.
     """
 
     stack: str
@@ -154,5 +156,6 @@ class Report:
     ways: tuple[ReportedWay, ...]
     levers: tuple[Lever, ...]
     files: tuple[ReportedFile, ...]
+    code: tuple[str, ...]
     origins: tuple[ReportedOrigin, ...]
     costs: Costs

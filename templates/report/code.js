@@ -126,10 +126,18 @@ function fileOf() {
   return data.files.find((one) => one.path === chosen.file);
 }
 
-/** The origin of a line: that of the innermost lines around it. */
+/** The origin of a line: that of the statement around it, else that of the file. */
 function originOf(file, line) {
   const around = file.lines.filter((one) => one.first <= line && line <= one.last);
   return data.origins[around[around.length - 1].origin];
+}
+
+/** The nodes that a line comes from: those of its statement, then those of the whole file. */
+function nodesOf(file, line) {
+  const general = data.origins[file.lines[0].origin];
+  const origin = originOf(file, line);
+  const places = origin === general ? general.nodes : [...origin.nodes, ...general.nodes];
+  return places.map((one) => data.levers[one]);
 }
 
 let shown = "";
@@ -138,7 +146,7 @@ function renderCode() {
   const file = fileOf();
   if (shown !== file.path) {
     shown = file.path;
-    codeLines.show(python(file.text.replace(/\n$/, "").split("\n")));
+    codeLines.show(python(file.text.map((place) => data.code[place])));
     find("code-lines").scrollTop = 0;
     const named = file.lines.filter((one) => data.origins[one.origin].name);
     options(
@@ -147,7 +155,7 @@ function renderCode() {
       "0",
     );
   }
-  const nodes = chosen.line ? originOf(file, chosen.line).nodes.map((one) => data.levers[one]) : [];
+  const nodes = chosen.line ? nodesOf(file, chosen.line) : [];
   const from = new Set(nodes.map((node) => node.line).filter(Boolean));
   const first = nodes.find((node) => node.line);
   yamlLines.mark(chosen.yaml || (first ? first.line : 0), from);
@@ -160,7 +168,7 @@ function comingFrom(file, line) {
   const found = new Set();
   for (const one of file.lines.slice(1)) {
     const origin = data.origins[one.origin];
-    if (origin.ends.length && origin.nodes.some((node) => data.levers[node].line === line)) {
+    if (origin.nodes.some((node) => data.levers[node].line === line)) {
       for (let at = one.first; at <= one.last; at += 1) found.add(at);
     }
   }
