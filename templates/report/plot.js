@@ -72,20 +72,31 @@ function frame(scale, unit) {
   return parts;
 }
 
-/** Names at the ends of lines, where there is room near by: that of the chosen one first. */
+/** Names at the ends of lines, in their order, where there is room near by: the chosen one's first. */
 function labels(series, scale, width) {
-  const taken = [];
   const room = Math.floor((width - scale.right - 8) / 6.4);
-  const free = (y) => y < HEIGHT - 8 && y > 8 && taken.every((other) => Math.abs(other - y) >= 12);
-  for (const one of [...series].reverse()) {
+  const ends = series.map((one) => {
     const last = one.points[one.points.length - 1];
-    const wanted = scale.y(last.value) + 4;
-    const y = [0, 12, -12, 24, -24].map((by) => wanted + by).find(free);
-    if (y === undefined) continue;
-    taken.push(y);
+    return { one, x: scale.x(last.tokens) + 8, y: scale.y(last.value) + 4 };
+  });
+  const put = ({ one, x, y: wanted }, y) => {
+    if (Math.abs(y - wanted) > 26 || y < 8 || y > HEIGHT - 8) return false;
     const text = one.names.join(", ");
-    const x = scale.x(last.tokens) + 8;
     one.element.append(s("text", { x, y }, cut(text, room), s("title", {}, text)));
+    return true;
+  };
+  const first = ends[ends.length - 1]; // the chosen one is drawn last
+  put(first, first.y);
+  const others = ends.slice(0, -1).sort((one, other) => one.y - other.y);
+  let above = first.y;
+  for (const one of others.filter(({ y }) => y < first.y).reverse()) {
+    const y = Math.min(one.y, above - 12);
+    if (put(one, y)) above = y;
+  }
+  let below = first.y;
+  for (const one of others.filter(({ y }) => y >= first.y)) {
+    const y = Math.max(one.y, below + 12);
+    if (put(one, y)) below = y;
   }
 }
 
@@ -113,7 +124,7 @@ function plot(box, title, unit, series, name) {
       ),
     );
   }
-  labels(lines, scale, width);
+  if (lines.length) labels(lines, scale, width);
   const picture = s(
     "svg",
     {
