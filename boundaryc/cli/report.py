@@ -48,6 +48,7 @@ def report(
     from boundaryc.report.deployment import AskedError, drafted, read_source
     from boundaryc.report.page import document, page, put
     from boundaryc.report.page_data import report as gathered
+    from boundaryc.report.text import columns, wrapped
 
     try:
         source = drafted(read_source(file), draft)
@@ -60,4 +61,5 @@ def report(
         return
     put(output, page(found))
     names = ", ".join(one.name for one in found.topologies)
-    how.result(f"{output}: {found.stack} on {names}, {len(found.plans)} plans")
+    said = f"{output}: {found.stack} on {names}, {len(found.plans)} plans"
+    how.result("\n".join(wrapped(said, columns())))

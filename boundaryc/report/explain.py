@@ -120,7 +120,7 @@ def chosen(plan: StackPlan, layer: int | None, stage: str | None) -> tuple[Edge,
 
 def crossed(graph: StageGraph, layer: int) -> tuple[Edge, ...]:
     """The boundaries that count in a layer: those into its stages, and those to its merge."""
-    return (*graph.walk[layer], *(edge for edge in graph.left[layer] if edge.merges))
+    return graph.crossed(layer)
 
 
 def explain(scope: Scope, layer: int | None, stage: str | None, asked: Asked | None) -> Explained:

@@ -22,8 +22,11 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "stack.yaml"
 
 
-def test_a_page_and_its_data(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_and_its_data(
+    stack: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The page holds what --json prints, which is as its schema says; it may be written again."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     words = ("report", stack, "--topology", "tp8", "--tokens", "1,64")
     assert main([*words, "-o", "page.html"]) == Exit.OK
     assert capsys.readouterr().out == "page.html: qwen3_moe on tp8, 8 plans\n"
