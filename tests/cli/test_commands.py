@@ -58,6 +58,11 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         ),
         "init": Call(("-o", "new.yaml", "--force"), "init", ("--from-config", "nothing.json")),
         "lint": Call(("stack.yaml",), "diagnostics", ("nothing.yaml",)),
+        "report": Call(
+            ("stack.yaml", "--topology", "tp2", "--tokens", "64"),
+            "report",
+            ("stack.yaml", "--topology", "x"),
+        ),
         "schema": Call(("cost",), None, ("nothing",)),
         "trace": Call(("compare", "traces"), "trace", ("compare", "none")),
         "verify": Call(
