@@ -20,7 +20,6 @@ from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.tables import topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_view
-from boundaryc.plan import access
 from boundaryc.plan.result import StackPlan
 
 
@@ -35,7 +34,6 @@ class Output:
 
 def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
-    access.forget()  # of equal ways the first that was met wins: no other stack may decide that
     functions = [topology_functions(plan, topology) for topology in plan.topologies]
     rowwise = rowwise_view(plan, functions)
     shared = {

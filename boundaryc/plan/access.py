@@ -15,8 +15,9 @@ from functools import lru_cache
 from boundaryc.plan.cost import Order
 from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice, Transform
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal, Moves, search
+from boundaryc.plan.search import moves, search
 from boundaryc.plan.state import EdgeFacts, Phase, State
+from boundaryc.plan.transitions import Goal
 
 Ops = tuple[Operation, ...]
 
@@ -123,26 +124,14 @@ def handed_off(boundary: Boundary) -> State:
     return state
 
 
-@lru_cache(maxsize=256)
-def _moves_of(facts: EdgeFacts) -> Moves:
-    """The moves under these facts: boundaries with equal facts share what was found."""
-    return Moves(facts)
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded.
 
     LookupError where there is none.
     """
     facts = facts._replace(carries=False) if rounds else facts
-    found = search(start, frozenset({goal}), _moves_of(facts), Order(), facts.scatter)
+    found = search(start, frozenset({goal}), moves(facts), Order(), facts.scatter)
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")
     return found[goal].ops
-
-
-def forget() -> None:
-    """Drops what is remembered between boundaries, so that a measurement starts from nothing."""
-    _moves_of.cache_clear()
-    route.cache_clear()

@@ -143,7 +143,7 @@ FAULTS = (
     _fault(
         "goal-without-residual",
         "A boundary may end with the residual anywhere.",
-        "boundaryc/plan/search.py",
+        "boundaryc/plan/transitions.py",
         "return Goal(state.rows, state.residual, ",
         "return Goal(state.rows, state.rows, ",
         "planning",
@@ -192,7 +192,7 @@ FAULTS = (
         "policy-ignored",
         "An FFN's sum may end in a scatter that the policy forbids.",
         FACTS,
-        "scatter = permitted(policy if sent.policy else None, variable=variable_scatter)",
+        "scatter = permitted(policy if standing.obeys else None, variable=variable_scatter)",
         "scatter = permitted(None, variable=variable_scatter)",
         "demands",
     ),
