@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 
 from boundaryc.graph.build import ENTRY, Edge
@@ -14,7 +15,19 @@ from boundaryc.topology import Mesh
 WIDTH = 100
 
 
-def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
+Boundaries = Mapping[str, list[dict[str, object]]]
+"""The boundaries of every variant as the document has them."""
+
+
+def plan_boundaries(plan: StackPlan, topology: TopologyPlan) -> Boundaries:
+    """What the documents of topologies with equal plans share."""
+    return {
+        variant: [_edge(topology, variant, edge) for edge in plan.graph.edges()]
+        for variant in topology.row_multiples
+    }
+
+
+def plan_json(plan: StackPlan, topology: TopologyPlan, boundaries: Boundaries) -> str:
     """Every boundary in order, with its alternatives; one operation a line."""
     document = {
         "stack": plan.stack.name,
@@ -25,7 +38,7 @@ def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
             variant: {
                 "row_multiple": multiple,
                 **_few_rows(topology, variant),
-                "boundaries": [_edge(topology, variant, edge) for edge in plan.graph.edges()],
+                "boundaries": boundaries[variant],
             }
             for variant, multiple in topology.row_multiples.items()
         },

@@ -3,8 +3,8 @@
 Between two stages a model may complete an output, fold it into the residual, or replace the stream
 by a residual of its own. What then follows has a plan of its own: it starts from the state the
 stream is in and arrives where the boundary arrives. These ways are taken seldom, so each has one
-form for batches of every evenness and for every policy: rows move by their counts, sums are
-all-reduces.
+form for batches of every evenness, for every policy and for groups of every size: rows move by
+their counts, sums are all-reduces, and costs are those of groups of two.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     """
     state, goal = handed_off(boundary), boundary.goal
     facts = boundary.facts._replace(even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
+    facts = in_twos(facts)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:
@@ -122,6 +123,11 @@ def handed_off(boundary: Boundary) -> State:
             raise AssertionError(f"{op} is not legal in {state}")
         state = after
     return state
+
+
+def in_twos(facts: EdgeFacts) -> EdgeFacts:
+    """The facts of a mesh that is cut alike, each time in two."""
+    return facts._replace(sizes=(2,) * len(facts.sizes))
 
 
 @lru_cache(maxsize=16384)

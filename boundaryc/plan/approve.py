@@ -7,6 +7,7 @@ and with partly empty batches. `make prove` and the tests run the rest.
 from __future__ import annotations
 
 from boundaryc.plan.access import Ops
+from boundaryc.plan.alike import alike
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
 from boundaryc.plan.provenance import check
@@ -25,7 +26,7 @@ def approve(plan: StackPlan) -> StackPlan:
     Boundaries that differ only in the sizes of their mesh are one: the checker chooses sizes.
     """
     seen: set[object] = set()
-    for topology in plan.topologies:
+    for topology, *_ in alike(plan.topologies):
         atoms = len(topology.mesh.atoms)
         for tables in topology.tables.values():
             for column, table in zip(topology.columns, tables, strict=True):

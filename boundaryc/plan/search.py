@@ -35,6 +35,8 @@ class Path:
         return atoms
 
 
+Sized = ReduceScatter | AllGather | ResidualGather | Capture
+"""Operations that take sizes where rows are cut unevenly."""
 Ranked = tuple[int, Step]
 Found = Mapping[Goal, Path]
 
@@ -160,17 +162,17 @@ def fit(path: Path, facts: EdgeFacts) -> Path:
 
 
 def _fit(op: Operation, facts: EdgeFacts) -> Operation:
-    match op:
-        case ReduceScatter(axes, _):
-            return ReduceScatter(axes, facts.variable(axes, scatter=True))
-        case AllGather(axes, _):
-            return AllGather(axes, facts.variable(axes))
-        case ResidualGather(axes, _):
-            return ResidualGather(axes, facts.variable(axes))
-        case Capture(index, gather, cut, _):
-            return Capture(index, gather, cut, facts.variable(gather))
-        case _:
-            return op
+    if not isinstance(op, Sized):
+        return op
+    axes = op.gather if isinstance(op, Capture) else op.axes
+    variable = facts.variable(axes, scatter=isinstance(op, ReduceScatter))
+    return op if op.variable is variable else _other_form(op)
+
+
+@lru_cache(maxsize=1024)
+def _other_form(op: Sized) -> Sized:
+    """The move with sizes instead of without, or the reverse: one object for all plans."""
+    return replace(op, variable=not op.variable)
 
 
 def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) -> str:

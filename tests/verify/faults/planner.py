@@ -152,8 +152,8 @@ FAULTS = (
         "fit-keeps-fixed-gathers",
         "A plan that is fitted to an uneven batch keeps its fixed-size gathers.",
         "boundaryc/plan/search.py",
-        "            return AllGather(axes, facts.variable(axes))",
-        "            return AllGather(axes, False)",
+        "    return op if op.variable is variable else _other_form(op)",
+        "    return op if op.variable <= variable else _other_form(op)",
         "planning",
     ),
     _fault(
