@@ -114,12 +114,16 @@ def _resume(
         if arguments:
             records.add("CaptureMove")
             fields.append(f"{field}=CaptureMove({', '.join(arguments)})")
-    names = [known.beside[one.key].name for one in draft.functions()]
+    ways = (draft.written, draft.completed, draft.handed, draft.fused)
+    named = [one for one in (*ways, draft.producer.move, draft.input.move) if one]
+    names = []
     travels: Lines = ()
     if draft.transfer:
         records.add("Transfer")
+        named += draft.transfer.functions().values()
         names += [known.accesses[one.key].name for one in draft.transfer.accesses().values()]
         travels = indented(closed(_transfer(draft.transfer, functions.plan.mesh, known)))
+    names += [known.beside[one.key].name for one in named]
     lines = _record(resume.name, "Resume", fields, travels)
     return Block(resume.name, lines, stage, records=frozenset(records), names=tuple(names))
 
