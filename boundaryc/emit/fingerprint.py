@@ -21,6 +21,7 @@ APART = frozenset(
         "emit/freshness.py",
         "emit/exchange.py",
         "emit/lock.py",
+        "emit/notes.py",
         "emit/publish.py",
         "emit/tree.py",
         "language/allow.py",

@@ -130,7 +130,7 @@ def in_twos(facts: EdgeFacts) -> EdgeFacts:
     return facts._replace(sizes=(2,) * len(facts.sizes))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=8192)
 def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded.
 

@@ -13,38 +13,14 @@ from typing import Literal
 from boundaryc.graph.build import build_graph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.language.model import Stack
-from boundaryc.operations import Facts, Operation, hyper_connections, registry
+from boundaryc.operations.declared import declared_operations
 from boundaryc.plan.approve import approve
 from boundaryc.plan.collector import uncollected
 from boundaryc.plan.layout import Problem
 from boundaryc.plan.result import Column, StackPlan, Table, TopologyPlan
 from boundaryc.plan.tables import Planner, total
-from boundaryc.topology import Mesh, Sizes, build_mesh
-from boundaryc.topology.contracts import CONTEXT_PARALLEL, inapplicable, regime
-
-
-def declared_operations(stack: Stack) -> Mapping[str, Operation]:
-    """The registry of a stack: built-ins and what its file declares."""
-    built_in: tuple[Operation, ...] = ()
-    if (many := stack.residual) is not None and many.streams > 1:
-        built_in = hyper_connections(many.streams, many.iterations, many.eps, stack.norm.eps)
-    own = (
-        Operation(
-            declared.name,
-            declared.role,
-            Facts(
-                **dict.fromkeys(declared.facts, True),
-                read_local=declared.read_local,
-                read_whole=declared.read_whole,
-                state=declared.state,
-                streams=declared.streams,
-            ),
-            declared.params,
-            declared.call,
-        )
-        for declared in stack.operations
-    )
-    return registry((*built_in, *own))
+from boundaryc.topology import Mesh
+from boundaryc.topology.contracts import CONTEXT_PARALLEL, inapplicable, mesh_of, regime
 
 
 def plan_stack(stack: Stack) -> StackPlan:
@@ -61,10 +37,7 @@ def plan_stack(stack: Stack) -> StackPlan:
 
 
 def _plan_topology(problem: Problem) -> TopologyPlan:
-    spec = problem.spec
-    mesh = build_mesh(
-        Sizes(spec.tp, spec.attn_dp, spec.attn_cp, spec.attn_tp, spec.dense_tp, spec.moe.dp)
-    )
+    spec, mesh = problem.spec, mesh_of(problem.spec)
     reasons = {variant: inapplicable(variant, spec, mesh) for variant in problem.stack.variants}
     columns: list[Column] = []
     tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}

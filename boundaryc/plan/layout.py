@@ -17,7 +17,7 @@ from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
 from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.search import Path, moves, unmet
+from boundaryc.plan.search import Path, paths, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
@@ -90,12 +90,12 @@ class Layouts:
         return self._found[key]
 
     def _solve(self, scatter: Mapping[Edge, int]) -> Layout | Edge | None:
-        paths: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
+        pairs: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
         for edge in self.problem.graph.edges():
-            paths[edge] = self._pairs(edge, scatter[edge])
-            if not paths[edge]:
+            pairs[edge] = self._pairs(edge, scatter[edge])
+            if not pairs[edge]:
                 return edge
-        chosen = _choose(self.problem, self.batch, self.labels, paths)
+        chosen = _choose(self.problem, self.batch, self.labels, pairs)
         if chosen is None:
             return None
         stack, ways = self.problem.stack, self.ways
@@ -105,18 +105,18 @@ class Layouts:
                 _goals(edge, (chosen[edge.target],), ways[edge.target])[0],
                 found[chosen[edge.source], chosen[edge.target]],
             )
-            for edge, found in paths.items()
+            for edge, found in pairs.items()
         }
 
     def _pairs(self, edge: Edge, scatter: int) -> dict[tuple[_Label, _Label], Path]:
         """The shortest path of an edge for every pair of labels at its ends."""
         targets, order = self.labels[edge.target], self.batch.order
         goals = _goals(edge, targets, self.ways[edge.target])
-        asked, known = frozenset(goals), moves(self.facts[edge])
+        asked, facts = frozenset(goals), self.facts[edge]
         pairs: dict[tuple[_Label, _Label], Path] = {}
         for source in self.labels[edge.source]:
             start = _start(self.problem.stack, edge, source, self.ways)
-            found = known.paths(start, asked, order, scatter)
+            found = paths(facts, start, asked, order, scatter)
             for target, goal in zip(targets, goals, strict=True):
                 if goal in found:
                     pairs[source, target] = found[goal]

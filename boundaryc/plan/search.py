@@ -54,7 +54,6 @@ class Moves:
         self._costs: dict[int, Cost] = {}
         self._ranks: dict[Order, dict[int, int]] = {}
         self._ranked: dict[tuple[Order, int], dict[int, tuple[Ranked, ...]]] = {}
-        self._found: dict[tuple[State, frozenset[Goal], Order, int], Found] = {}
 
     def steps(self, number: int) -> tuple[Step, ...]:
         """Every legal operation of a state."""
@@ -85,31 +84,33 @@ class Moves:
         known = self.ranked(order, scatter)[number] = tuple(found)
         return known
 
-    def paths(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
-        """The cheapest path to each of ``goals`` that can be reached.
 
-        Where the cheapest of all keeps to ``scatter``, it is that one.
-        """
-        every = self.facts.scatter
-        found = self._searched(start, goals, order, every)
-        refused = frozenset(goal for goal, path in found.items() if path.scatters() & ~scatter)
-        if not refused:
-            return found
-        kept = {goal: path for goal, path in found.items() if goal not in refused}
-        return {**kept, **self._searched(start, refused, order, scatter)}
-
-    def _searched(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
-        key = (start, goals, order, scatter)
-        known = self._found.get(key)
-        if known is None:
-            known = self._found[key] = search(start, goals, self, order, scatter)
-        return known
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def moves(facts: EdgeFacts) -> Moves:
     """The moves under these facts, shared by all edges that have them, whatever their stack."""
     return Moves(facts)
+
+
+def paths(
+    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
+) -> Found:
+    """The cheapest path to each of ``goals`` that can be reached.
+
+    Where the cheapest under ``facts`` keeps to the atoms of ``scatter``, it is that one.
+    """
+    found = _searched(facts, start, goals, order, facts.scatter)
+    refused = frozenset(goal for goal, path in found.items() if path.scatters() & ~scatter)
+    if not refused:
+        return found
+    kept = {goal: path for goal, path in found.items() if goal not in refused}
+    return {**kept, **_searched(facts, start, refused, order, scatter)}
+
+
+@lru_cache(maxsize=16384)
+def _searched(
+    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
+) -> Found:
+    return search(start, goals, moves(facts), order, scatter)
 
 
 def search(
@@ -158,7 +159,8 @@ def fit(path: Path, facts: EdgeFacts) -> Path:
     A move costs the same with fixed and with variable sizes, so a shortest path stays one as long
     as the atoms that may be scattered over are the same.
     """
-    return replace(path, ops=tuple(_fit(op, facts) for op in path.ops))
+    fitted = tuple([_fit(op, facts) for op in path.ops])
+    return path if fitted == path.ops else replace(path, ops=fitted)
 
 
 def _fit(op: Operation, facts: EdgeFacts) -> Operation:

@@ -109,7 +109,7 @@ def _priced(op: Operation, state: State) -> tuple[object, ...]:
     return (state.phase, state.rows, residual, state.quantized, state.handed_off)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def _transitions(form: EdgeFacts) -> Transitions:
     return Transitions(form)
 
