@@ -39,7 +39,8 @@ def access_doc(
     stack, topology = plan.stack.name, functions.plan.spec.name
     title, about = "What runs when a model uses an output between two stages", ABOUT
     if part.stage is not None:
-        title += f", on the way to {shown(plan.stack, part.stage)}"
+        target = shown(plan.stack, part.stage)
+        title = f"What runs when a model uses an output, on the way to {target}"
         about = f"See `{access_module(known.variant)}.py`."
     return (
         f"{title}.",

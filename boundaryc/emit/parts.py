@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from boundaryc.emit.drafts import Draft
 from boundaryc.emit.imports import module_imports
+from boundaryc.emit.layout_text import WIDTH
 from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
@@ -18,6 +19,10 @@ LONGEST = 400
 """Lines that a module may have before it is divided."""
 AROUND = 24
 """Lines of a module beside its blocks and what is told of each boundary: header, title, imports."""
+
+
+MARGIN = 5
+"""Columns beside a whole name where it stands alone on a line, with the comma behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +53,22 @@ class Part:
 def divided(module: str, word: str, blocks: Sequence[Block], *, told: int = 0) -> tuple[Part, ...]:
     """``blocks`` as one module, or as one for each stage and one for the rest.
 
-    ``word`` stands between the names of the module and of a stage; ``told`` are further lines.
+    ``word`` stands between the names of the module and of a stage; ``told`` are further lines. It
+    is one where whole names of the parts would not fit on a line.
     """
+    whole = (Part(module, None, tuple(blocks)),)
     if AROUND + told + _lines(blocks) <= LONGEST:
-        return (Part(module, None, tuple(blocks)),)
+        return whole
     by_stage: dict[str | None, list[Block]] = {None: []}
     for block in blocks:
         by_stage.setdefault(block.stage, []).append(block)
-    return tuple(
+    parts = tuple(
         Part(module if stage is None else f"{module}_{word}_{stage}", stage, tuple(own))
         for stage, own in by_stage.items()
         if own or stage is None
     )
+    qualified = max(len(f"{home}.{name}") for name, home in homes(parts).items())
+    return parts if MARGIN + qualified <= WIDTH else whole
 
 
 def _lines(blocks: Iterable[Block]) -> int:

@@ -95,8 +95,9 @@ def variant_doc(
     topology, mesh = functions.plan, functions.plan.mesh
     if part.stage is not None:
         return (
-            f"What runs after {part.stage} in {plan.stack.name} on {topology.spec.name}, "
-            f"in {batches(known.variant)}.",
+            f"What runs after {part.stage}.",
+            "",
+            f"{plan.stack.name} on {topology.spec.name}, {batches(known.variant)}.",
             "",
             f"`{known.variant}.py` tells what is sent at which boundary, and what the words mean.",
         )
