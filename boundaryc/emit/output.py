@@ -10,13 +10,15 @@ from boundaryc.emit.collected import TopologyFunctions, VariantFunctions
 from boundaryc.emit.files import Origin, with_header
 from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.manifest import manifest, tree_hash
+from boundaryc.emit.norms import Norms
 from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
-from boundaryc.emit.plan_json import plan_boundaries, plan_json
+from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
+from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.tables import TopologyTables, topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_doc, variant_parts
@@ -50,18 +52,22 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     if streams is not None:
         more = ("hyper.py", "hyper_kernels.py")
         shared |= {name: render(f"{name}.jinja", streams) for name in more}
+    if sums_over_memory(plan, functions):
+        sums = sum_view(plan.stack.name, plan.stack.hidden_size, Norms.of(plan.stack))
+        more = ("symmetric.py", "symmetric_kernels.py")
+        shared |= {name: render(f"{name}.jinja", sums) for name in more}
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)
     for group in groups:
         tables = topology_tables(plan, group[0], pattern)
         modules_of = _modules(plan, group[0])
-        boundaries = plan_boundaries(plan, group[0].plan)
+        common = shared_plan(plan, group[0].plan)
         for topology in group:
             name = topology.plan.spec.name
             own = _topology(plan, topology, tables, modules_of, origin, shared)
             modules |= {f"{name}/{file}": text for file, text in own.items()}
-            plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, boundaries)
+            plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, common)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
     files = dict(sorted(files.items()))
     files["manifest.json"] = manifest(plan, origin, files)

@@ -1,13 +1,17 @@
-"""The resolved plan of one topology as JSON that people can read and diff."""
+"""The resolved plan of one topology as JSON that people can read and diff.
+
+Its summary is what the runtime says in the log when the topology is loaded.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass
 
+from boundaryc.emit.plan_text import op_text
+from boundaryc.emit.summary import summaries
 from boundaryc.graph.build import ENTRY, Edge
-from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
 from boundaryc.topology import Mesh
@@ -15,30 +19,36 @@ from boundaryc.topology import Mesh
 WIDTH = 100
 
 
-Boundaries = Mapping[str, list[dict[str, object]]]
-"""The boundaries of every variant as the document has them."""
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the documents of topologies with equal plans share: all but sizes and names."""
+
+    summary: list[dict[str, list[str]]]
+    boundaries: Mapping[str, list[dict[str, object]]]
 
 
-def plan_boundaries(plan: StackPlan, topology: TopologyPlan) -> Boundaries:
-    """What the documents of topologies with equal plans share."""
-    return {
+def shared_plan(plan: StackPlan, topology: TopologyPlan) -> Shared:
+    """What the document of ``topology`` shares with those of others."""
+    boundaries = {
         variant: [_edge(topology, variant, edge) for edge in plan.graph.edges()]
         for variant in topology.row_multiples
     }
+    return Shared(summaries(plan, topology), boundaries)
 
 
-def plan_json(plan: StackPlan, topology: TopologyPlan, boundaries: Boundaries) -> str:
+def plan_json(plan: StackPlan, topology: TopologyPlan, shared: Shared) -> str:
     """Every boundary in order, with its alternatives; one operation a line."""
     document = {
         "stack": plan.stack.name,
         "topology": topology.spec.name,
         "mesh": {atom.name: atom.size for atom in topology.mesh.atoms},
         "skipped": dict(topology.skipped),
+        "summary": shared.summary,
         "variants": {
             variant: {
                 "row_multiple": multiple,
                 **_few_rows(topology, variant),
-                "boundaries": boundaries[variant],
+                "boundaries": shared.boundaries[variant],
             }
             for variant, multiple in topology.row_multiples.items()
         },
@@ -47,9 +57,9 @@ def plan_json(plan: StackPlan, topology: TopologyPlan, boundaries: Boundaries) -
 
 
 def _dump(value: object, depth: int = 0, *, key: str = "") -> str:
-    """JSON in which short values stay on one line, except operations: they get one each."""
+    """JSON in which short values stay on one line; operations and lines for people get one each."""
     line = json.dumps(value)
-    short = 2 * depth + len(key) + len(line) < WIDTH and key != "ops"
+    short = 2 * depth + len(key) + len(line) < WIDTH and key not in ("ops", "lines")
     if short or not isinstance(value, (dict, list)) or not value:
         return line
     inner, outer = " " * (2 * depth + 2), " " * (2 * depth)
@@ -138,24 +148,5 @@ def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
     return {
         "in": come,
         "out": go,
-        "ops": [_text(mesh, op) for op in boundary.path.ops],
+        "ops": [op_text(mesh, op) for op in boundary.path.ops],
     }
-
-
-def _text(mesh: Mesh, op: ops.Operation) -> str:
-    """An operation as a line: ``reduce_scatter attn_tp variable``."""
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(op).__name__).lstrip("_")
-    words = [name]
-    for field in fields(op):
-        value = getattr(op, field.name)
-        if field.name == "variable":
-            words += ["variable"] * value
-        elif field.name == "to_tokens":
-            words.append("to tokens" if value else "to shards")
-        elif field.name == "index":
-            words.append(str(value))
-        elif field.name == "axes":
-            words.append(mesh.label(value))
-        elif value:
-            words.append(f"{field.name} {mesh.label(value)}")
-    return " ".join(words)

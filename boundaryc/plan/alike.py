@@ -26,9 +26,9 @@ def alike(topologies: Iterable[TopologyPlan]) -> tuple[tuple[TopologyPlan, ...],
 
 
 def _form(topology: TopologyPlan) -> object:
-    """How ranks are cut, without how often, and the kinds of batch."""
+    """How ranks are cut, without how often, and the kinds of batch that there are and are not."""
     atoms = tuple((atom.name, atom.axis) for atom in topology.mesh.atoms)
-    return atoms, topology.mesh.axes, topology.columns
+    return atoms, topology.mesh.axes, topology.columns, topology.skipped
 
 
 def _same(one: TopologyPlan, other: TopologyPlan) -> bool:
