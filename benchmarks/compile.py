@@ -66,8 +66,10 @@ def examples() -> int:
                 text = changed.read_text(encoding="utf-8")
                 old, new = "kind: attention", "kind: attention\n    update: {scaled_add: 0.5}"
                 changed.write_text(text.replace(old, new, 1), encoding="utf-8")
+            before = loop()
             spent, memory, said = command(sources, folder / "out")
-            print(f"{title:<16} {spent:6.2f} s  {memory:4.0f} MiB  {said}", flush=True)
+            print(f"{title:<16} {spent:6.2f} s  {memory:4.0f} MiB  {said}")
+            print(f"{'':16} loops beside it: {before:.2f} and {loop():.2f} s", flush=True)
             exceeded |= spent > limit or memory > 400
     return exceeded
 

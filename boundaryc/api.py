@@ -81,10 +81,12 @@ def compile(  # noqa: A001 - our verb
     cannot be written as asked.
     """
     from boundaryc.emit.publish import preview, publish_all
+    from boundaryc.plan.collector import uncollected
 
     folder = Path(out)
     make = _build if full else _recognise_or_build
-    made = _made(partial(make, out=folder), sources, jobs, watch)
+    with uncollected():  # nor between two stacks: there is much that is remembered
+        made = _made(partial(make, out=folder), sources, jobs, watch)
     builds = _rendered(made)
     if not replace:
         _claim(builds, folder)

@@ -21,7 +21,6 @@ APART = frozenset(
         "emit/freshness.py",
         "emit/exchange.py",
         "emit/lock.py",
-        "emit/notes.py",
         "emit/publish.py",
         "emit/tree.py",
         "language/allow.py",

@@ -66,11 +66,12 @@ class Planner:
         }
 
     def _planned(self, column: Column, policy: str, facts: Facts) -> tuple[Table, Table]:
-        few = self._found(self.small, column, policy, facts)
+        few, graph = self._found(self.small, column, policy, facts), self.problem.graph
+        table, wire = _table(few, facts), _cost(graph, few).wire
+        if not wire:
+            return table, table  # nothing sends less than nothing
         many = self._found(self.large, column, policy, facts)
-        table = _table(few, facts)
-        graph = self.problem.graph
-        if _cost(graph, many).wire >= _cost(graph, few).wire:
+        if _cost(graph, many).wire >= wire:
             return table, table
         return table, _table(many, facts)
 
