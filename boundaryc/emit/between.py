@@ -24,8 +24,8 @@ from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access, Ops, access
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 if TYPE_CHECKING:

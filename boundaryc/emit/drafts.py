@@ -19,8 +19,8 @@ from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 from boundaryc.emit.drafts import Draft
 from boundaryc.emit.imported import imported_names
@@ -23,11 +23,11 @@ ROWWISE, STREAMS = frozenset(KERNELS), frozenset(STREAM_KERNELS)
 
 
 def module_imports(
-    plan: StackPlan, drafts: Collection[Draft], more: set[str], *, beside: str = ""
+    plan: StackPlan, drafts: Collection[Draft], more: Set[str], local: Mapping[str, Set[str]]
 ) -> Lines:
     """The imports that ``drafts`` need, and ``more`` of the runtime.
 
-    ``beside`` is the module in which what they leave in the stream is.
+    ``local`` are names that are defined in modules beside this one.
     """
     needs = {need for draft in drafts for need in draft.needs}
     custom = {name for draft in drafts for name in draft.custom}
@@ -44,12 +44,10 @@ def module_imports(
         lines += bracketed_import("..moves", sorted(needs & MOVES.keys()))
     if needs & ROWWISE:
         lines += bracketed_import("..rowwise", sorted(needs & ROWWISE))
-    local = {".layout": ["Batch"]}
-    left = {draft.access for draft in drafts} - {""}
-    if left:
-        local[f".{beside}"] = sorted(left)
-    for module in sorted(local):
-        lines += bracketed_import(module, local[module])
+    beside = {**local, ".layout": {"Batch"}} if drafts else local
+    for module, found in sorted(beside.items()):
+        constants_first = sorted(found, key=lambda name: (not name.isupper(), name))
+        lines += bracketed_import(module, constants_first)
     return tuple(lines)
 
 

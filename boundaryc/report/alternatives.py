@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 
 from boundaryc.plan import ops
-from boundaryc.plan.cost import Cost, Order
+from boundaryc.plan.cost import Order
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal, Moves, Path, relaxed, search
+from boundaryc.plan.search import Moves, Path, relaxed, search
 from boundaryc.plan.state import EdgeFacts, State
+from boundaryc.plan.transitions import Goal, Step
 from boundaryc.topology import Mesh
 
 Refuses = Callable[[ops.Operation], bool]
@@ -23,9 +24,9 @@ class _Without(Moves):
         super().__init__(facts)
         self._refuses = refuses
 
-    def steps(self, number: int) -> tuple[tuple[ops.Operation, int, Cost], ...]:
+    def steps(self, number: int) -> tuple[Step, ...]:
         """Every legal operation of a state that is not refused."""
-        return tuple(step for step in super().steps(number) if not self._refuses(step[0]))
+        return tuple(step for step in super().steps(number) if not self._refuses(step.op))
 
 
 def _cheapest(

@@ -155,8 +155,8 @@ def _ends(stack: Stack, name: str, says: str) -> tuple[str, ...]:
 
 def _variant(stack: Stack, path: Path) -> str:
     """The batch variant of a module, empty for one that serves all."""
-    name = path.stem.removesuffix("_access")
-    return name if name in stack.variants else ""
+    own = (name for name in stack.variants if f"{path.stem}_".startswith(f"{name}_"))
+    return next(own, "")
 
 
 def _selector(stack: Stack, ends: tuple[str, ...]) -> str:

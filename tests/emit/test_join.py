@@ -24,8 +24,9 @@ from boundaryc.plan.ops import (
     ResidualSlice,
 )
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal, Path
+from boundaryc.plan.search import Path
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.runtime import join
 from boundaryc.runtime.members import Members
 from boundaryc.topology import Sizes, build_mesh
