@@ -11,8 +11,8 @@ from typing import Literal
 
 from boundaryc.plan.kernels import RowKernel
 
-Late = Literal["", "residual", "all"]
-"""What is loaded behind a norm of the output: nothing, the residual, or weights too."""
+Late = Literal["", "most", "all"]
+"""What waits for a norm of the output: nothing, all but its own weights, or those too."""
 
 
 def reads_again(kernel: RowKernel, width: int) -> bool:
@@ -73,22 +73,22 @@ def warps_of_two(width: int, *, quantizes: bool = False) -> int:
 
 
 def loads_late(kernel: RowKernel, width: int) -> Late:
-    """What a program with a norm of the output loads only behind that norm.
+    """What a program with a norm of the output loads only when it is needed.
 
-    Where its threads have 32 values, the residual finds no room beside them; where there are 16
-    warps of such threads, neither do weights. Another program runs in that room, and its loads are
-    under way meanwhile.
+    Where its threads have 32 values, the residual and the second norm's weights find no room beside
+    them; where there are 16 warps of such threads, neither do the first's. Another program runs in
+    that room, and its loads are under way meanwhile.
 
     >>> both = RowKernel("rms_norm", adds=True, output_norm="rms_norm")
     >>> [loads_late(both, width) for width in (4096, 7168, 16384)]
-    ['', 'residual', 'all']
+    ['', 'most', 'all']
     """
     block = _block(width)
     if kernel.output_norm is None or not kernel.adds or kernel.quantize is not None:
         return ""
     if block > 8192:
         return "all"
-    return "residual" if kernel.norm is not None and block > 4096 else ""
+    return "most" if kernel.norm is not None and block > 4096 else ""
 
 
 def registers(width: int) -> int | None:
