@@ -15,7 +15,7 @@ PACKAGE = ROOT / "boundaryc"
 PIPELINE = (("language",), ("graph",), ("topology", "operations"), ("plan",), ("emit",))
 """Left to right; a module imports what stands in its own place or further left."""
 
-READS_EVERYTHING = {"report", "verify", "api", "cli", "__init__", "__main__"}
+READS_EVERYTHING = {"report", "scaffold", "verify", "api", "cli", "__init__", "__main__"}
 
 
 def part_of(path: Path) -> str:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import shlex
-import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from boundaryc.cli import Exit
-from boundaryc.cli.options import chosen, files_and_out, output_style
-from boundaryc.cli.output import Style, annotation, colored, style
+from boundaryc.cli.diffs import show_diffs
+from boundaryc.cli.options import chosen, files_and_out, json_too, output_style
+from boundaryc.cli.output import MAX_ANNOTATIONS, Style, annotation, style
 from boundaryc.cli.progress import progress
 from boundaryc.emit.origin import command
 
 if TYPE_CHECKING:
-    from boundaryc.emit.freshness import Finding, Report
-
-SHOWN = 60
-"""Lines of a file's diff that are printed before the rest is only counted."""
-
-FILES = 10
-"""Files whose diffs are printed; of the others the number."""
-
-MAX_ANNOTATIONS = 10
-"""GitHub shows no more of one step."""
-
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+    from boundaryc.emit.freshness import Report
 
 
 @click.command("check")
 @files_and_out
 @click.option("--full", is_flag=True, help="Render everything again, whatever the hashes say.")
 @click.option("--no-diff", is_flag=True, help="List the files only.")
+@json_too
 @output_style
 def check(files: tuple[Path, ...], out: Path, jobs: int, full: bool, no_diff: bool) -> int:
     """Compares the published code with what would be published now; changes nothing.
@@ -55,7 +46,7 @@ def check(files: tuple[Path, ...], out: Path, jobs: int, full: bool, no_diff: bo
     fixes = [] if report.fresh else _fixes(report, [str(file) for file in files], out)
     _list(how, report, out)
     if how.format in ("full", "github") and not no_diff:
-        _show_all([finding for finding in report.findings if finding.diff])
+        show_diffs([finding.diff for finding in report.findings if finding.diff])
     how.document("check", **_content(report, out, fixes))
     if fixes or not how.quiet:
         click.echo(_summary(report), err=True)
@@ -75,23 +66,6 @@ def _list(how: Style, report: Report, out: Path) -> None:
         how.result(f"{state}: {path}")
 
 
-def _show_all(findings: list[Finding]) -> None:
-    for finding in findings[:FILES]:
-        _show(finding)
-    if len(findings) > FILES:
-        click.echo(f"\n... and the diffs of {len(findings) - FILES} more files")
-
-
-def _show(finding: Finding) -> None:
-    color = colored(sys.stdout)
-    click.echo()
-    for line in finding.diff[:SHOWN]:
-        click.secho(line, fg=_COLORS.get(line[:1]) if color else None)
-    hidden = len(finding.diff) - SHOWN
-    if hidden > 0:
-        click.echo(f"... and {hidden} more lines")
-
-
 def _summary(report: Report) -> str:
     if not report.compared:
         return "nothing was compared"
@@ -108,17 +82,19 @@ def _counts(report: Report) -> dict[str, int]:
 
 
 def _content(report: Report, out: Path, fixes: list[str]) -> dict[str, object]:
-    findings = [
-        {
-            "state": finding.state.value,
-            "path": (out / finding.path).as_posix(),
-            "by_hand": finding.by_hand,
-            "diff": list(finding.diff),
-        }
+    from boundaryc.report.documents import Check, Found
+
+    findings = tuple(
+        Found(
+            finding.state.value,
+            (out / finding.path).as_posix(),
+            finding.by_hand,
+            tuple(finding.diff),
+        )
         for finding in report.findings
-    ]
+    )
     summary = {"compared": report.compared, **_counts(report)}
-    return {"fresh": report.fresh, "summary": summary, "findings": findings, "fixes": fixes}
+    return asdict(Check(report.fresh, summary, findings, tuple(fixes)))
 
 
 def _fixes(report: Report, files: list[str], out: Path) -> list[str]:

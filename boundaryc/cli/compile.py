@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from boundaryc.cli.options import chosen, files_and_out, output_style
+from boundaryc.cli.options import chosen, files_and_out, json_too, output_style
 from boundaryc.cli.output import annotation, style
 from boundaryc.cli.progress import progress
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @files_and_out
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--replace", is_flag=True, help="Replace what another file was compiled to.")
+@json_too
 @output_style
 def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool) -> None:
     """Compiles stack files and publishes the code, all of it or nothing.
@@ -28,8 +30,11 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
     Example: boundaryc compile models/qwen3/stack.yaml --out generated
 
     Without FILES, those from which the output folder was made, else stack.yaml.
+
+    Exits 1 for what is wrong in a stack file, 2 where the output cannot be written as asked.
     """
     from boundaryc import api
+    from boundaryc.report.text import columns, wrapped
 
     how = style()
     sources = chosen(files, out)
@@ -51,8 +56,9 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
                 for name in names:
                     how.result(f"would {verb}: {(out / one.stack / name).as_posix()}")
     if not how.quiet:
-        how.result(f"{'dry run: ' if dry_run else ''}{summary(done.published)}")
-    how.document("compile", dry_run=dry_run, **_content(done))
+        text = f"{'dry run: ' if dry_run else ''}{summary(done.published)}"
+        how.result("\n".join(wrapped(text, columns())))
+    how.document("compile", **_content(done, dry_run))
 
 
 def summary(published: Sequence[Published]) -> str:
@@ -68,21 +74,19 @@ def _counts(published: Sequence[Published]) -> dict[str, int]:
     }
 
 
-def _content(done: Compiled) -> dict[str, object]:
-    stacks = [
-        {
-            "stack": one.stack,
-            "written": list(one.written),
-            "unchanged": list(one.unchanged),
-            "removed": list(one.removed),
-            "kept": list(one.kept),
-            "edited": list(one.edited),
-        }
+def _content(done: Compiled, dry_run: bool) -> dict[str, object]:
+    from boundaryc.report.documents import Compilation, Counted, PublishedStack
+
+    stacks = tuple(
+        PublishedStack(
+            one.stack,
+            tuple(one.written),
+            tuple(one.unchanged),
+            tuple(one.removed),
+            tuple(one.kept),
+            tuple(one.edited),
+        )
         for one in done.published
-    ]
-    return {
-        "summary": _counts(done.published),
-        "stacks": stacks,
-        "notes": list(done.notes),
-        "warnings": list(done.warnings),
-    }
+    )
+    counts = Counted(**_counts(done.published))
+    return asdict(Compilation(dry_run, counts, stacks, tuple(done.notes), tuple(done.warnings)))

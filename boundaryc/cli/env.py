@@ -17,6 +17,8 @@ def env() -> None:
     """Prints what a bug report needs: versions, devices, and our variables that are set.
 
     Example: boundaryc env --json
+
+    Exits 0 whatever is missing: that is in the report.
     """
     from boundaryc.report.environment import environment, text
     from boundaryc.report.text import columns

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from boundaryc.cli.completing import codes_and_files
 from boundaryc.cli.options import json_too, output_style
 from boundaryc.cli.output import style
 
@@ -22,7 +23,11 @@ _LINE = re.compile(r"(?P<file>.+\.py):(?P<line>\d+)(?::\d+)?")
 
 
 @click.command("explain")
-@click.argument("what", metavar="CODE | STACK[:LAYER[.STAGE]] | FILE.py:LINE")
+@click.argument(
+    "what",
+    metavar="CODE | STACK[:LAYER[.STAGE]] | FILE.py:LINE",
+    shell_complete=codes_and_files,
+)
 @click.option(
     "--topology",
     help="A topology of the file, or one written as there: '{tp: 8, attn_dp: 4, moe: {ep: 8}}'.",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "mermaid", "dot"]),
+    type=click.Choice(["text", "mermaid", "dot", "svg"]),
     default="text",
     show_default=True,
     help="How it is drawn.",
@@ -61,7 +61,8 @@ def graph(
     """
     from boundaryc.report.deployment import AskedError, drafted, read_source
     from boundaryc.report.drawing import selected
-    from boundaryc.report.drawing_text import WRITERS
+    from boundaryc.report.drawing_svg import svg
+    from boundaryc.report.drawing_text import dot, mermaid, text
     from boundaryc.report.text import columns
 
     try:
@@ -71,7 +72,8 @@ def graph(
     except AskedError as problem:
         raise click.UsageError(str(problem)) from None
     how = style()
-    how.result("\n".join(WRITERS[format_](found, columns())))
+    writers = {"text": text, "mermaid": mermaid, "dot": dot, "svg": svg}
+    how.result("\n".join(writers[format_](found, columns())))
     how.document("graph", **asdict(found))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from boundaryc.cli import Exit
-from boundaryc.cli.options import chosen, output_style, stack_files
+from boundaryc.cli.options import chosen, json_too, output_style, stack_files
 from boundaryc.cli.output import style
 from boundaryc.emit.origin import OUT
 
@@ -18,8 +17,9 @@ from boundaryc.emit.origin import OUT
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The config.json of the model: numbers that the files ignore are findings.",
+    help="The config.json of the model: what it says and the files ignore are findings.",
 )
+@json_too
 @output_style
 def lint(files: tuple[Path, ...], config: Path | None) -> int:
     """Reports what is valid in stack files and still worth a second look.
@@ -34,10 +34,11 @@ def lint(files: tuple[Path, ...], config: Path | None) -> int:
     from boundaryc.language.lint import lint as rules
     from boundaryc.language.lint_config import lint_config
     from boundaryc.language.loader import loads
+    from boundaryc.scaffold.config import read_config
 
-    said = _read_config(config)
+    said = read_config(config) if config else None
     found: list[Diagnostic] = []
-    texts: dict[str, str] = {}
+    texts: dict[str, str] = {said.source: said.text} if said else {}
     sources = chosen(files, Path(OUT))
     for file in sources:
         try:
@@ -49,7 +50,8 @@ def lint(files: tuple[Path, ...], config: Path | None) -> int:
         else:
             texts[stack.source] = text
             found += rules(stack, text)
-            found += lint_config(stack, said)
+            if said is not None:
+                found += lint_config(stack, said.values, said.places)
     how = style()
     if how.quiet:
         found = [item for item in found if item.severity is not Severity.NOTE]
@@ -59,16 +61,3 @@ def lint(files: tuple[Path, ...], config: Path | None) -> int:
     how.say(f"{len(sources)} files: {', '.join(words)}")
     worth = any(item.severity is not Severity.NOTE for item in found)
     return Exit.FINDINGS if worth else Exit.OK
-
-
-def _read_config(path: Path | None) -> dict[str, object]:
-    """What a config says; nothing without one. A usage error where it is no JSON object."""
-    if path is None:
-        return {}
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise click.UsageError(f"--config: {path} is not JSON: {problem}") from None
-    if not isinstance(said, dict):
-        raise click.UsageError(f"--config: {path} does not hold an object")
-    return said

@@ -21,6 +21,10 @@ VERSION = 1
 """Of every JSON document; changes when a reader would have to change."""
 
 
+MAX_ANNOTATIONS = 10
+"""GitHub shows no more of one step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """What --output-format and --quiet ask for.
@@ -73,7 +77,7 @@ class Style:
 
     def failure(self, message: str) -> None:
         """Writes why we could not run as asked; with --quiet too."""
-        self.document("error", message=message)
+        self.document("error", message=message, report="")
         click.echo(f"error: {message}", err=True)
 
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 import tempfile
 import traceback
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -17,11 +18,15 @@ from boundaryc.cli.output import Style
 COMMANDS = {
     "check": "boundaryc.cli.check:check",
     "compile": "boundaryc.cli.compile:compile_",
+    "completion": "boundaryc.cli.completion:completion",
     "cost": "boundaryc.cli.cost:cost",
+    "diff": "boundaryc.cli.diff:diff",
     "env": "boundaryc.cli.env:env",
     "explain": "boundaryc.cli.explain:explain",
     "graph": "boundaryc.cli.graph:graph",
+    "init": "boundaryc.cli.init:init",
     "lint": "boundaryc.cli.lint:lint",
+    "report": "boundaryc.cli.report:report",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",
     "verify": "boundaryc.cli.verify:verify",
@@ -65,7 +70,14 @@ def run(words: list[str]) -> int:
         result = boundaryc.main(words, prog_name="boundaryc", standalone_mode=False, obj=asked)
         return int(result or Exit.OK)
     except (Exception, KeyboardInterrupt) as problem:
+        asked.setdefault("format", "json" if _wants_json(words) else "full")
         return _ended(problem, Style(**asked))
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Whether a command line asks for a document; one that cannot be parsed may, too."""
+    long = "--output-format"
+    return bool({"--json", f"{long}=json"} & {*words}) or (long, "json") in pairwise(words)
 
 
 def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:
@@ -74,7 +86,7 @@ def _ended(problem: Exception | KeyboardInterrupt, how: Style) -> int:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     if isinstance(problem, click.ClickException):
-        how.document("error", message=problem.format_message())
+        how.document("error", message=problem.format_message(), report="")
         problem.show()
         return Exit.UNUSABLE
     return _failed(problem, how)

@@ -12,7 +12,17 @@ NAMES = (
     "generated_line",
     "cost",
     "graph",
+    "report",
+    "init",
+    "diff",
     "env",
+    "compile",
+    "check",
+    "verify",
+    "recordings",
+    "trace",
+    "completion",
+    "error",
 )
 """What has a schema: the first two are the language's, the others what commands print."""
 
@@ -26,6 +36,8 @@ def schema(name: str) -> None:
 
     An editor uses it for a file that begins with the line
     "# yaml-language-server: $schema=stack.schema.json".
+
+    Exits 2 for a name that there is not.
     """
     from boundaryc.language.json_schema import SCHEMAS, schema_text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import sys
@@ -16,6 +15,7 @@ import click
 
 from boundaryc.cli import Exit
 from boundaryc.cli.output import style
+from boundaryc.cli.verified import tell
 from boundaryc.emit.origin import OUT
 
 if TYPE_CHECKING:
@@ -114,21 +114,27 @@ def _recordings(command: CommandT) -> CommandT:
     help="Of weights and tokens.",
 )
 @click.option("--covering", is_flag=True, help="A sample that covers every pair of choices.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that run cells.",
+)
 @_recordings
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen: Any) -> int:
     """Runs the published code of FILE's stacks on simulated ranks, against an independent oracle.
 
+    Example: boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
+
     Every rank's rows and residual are compared at every stage, for every topology, variant,
-    policy, padding and batch that is not excluded, e.g.
+    policy, padding and batch that is not excluded. The smallest cell that still fails is shown with
+    the command that reruns it. Custom operations are imported, from the current folder too. With
+    --against and --observed nothing is run: the first layer that a run enters with another residual
+    than its reference is named.
 
-        boundaryc verify examples/qwen3/stack.yaml --topology tp4_dp2 --rows 3,0
-
-    Exits 1 if a cell fails; the smallest cell that still fails is shown with the command that
-    reruns it. Custom operations are imported, from the current folder too. With --against and
-    --observed nothing is run: the first layer that a run enters with another residual than its
-    reference is named.
+    Exits 1 if a cell fails or a layer differs, 2 for what there is not or what is not fresh.
     """
     if as_json:
         click.get_current_context().ensure_object(dict)["format"] = "json"
@@ -173,10 +179,7 @@ def _run(proofs: list[Proof], jobs: int, out: Path) -> int:
         for proof in proofs
     ]
     failed = [(p, [one for one in outcomes if one.failure is not None]) for p, outcomes in found]
-    if style().json:
-        _print_json(found)
-    else:
-        _print_lines(found)
+    tell(found)
     for proof, failures in failed:
         if failures:
             _explain(proof.task, failures, out)
@@ -227,6 +230,7 @@ def _current_folder() -> Iterator[None]:
 
 def _against(file: Path, chosen: dict[str, Any]) -> int:
     from boundaryc.language import load
+    from boundaryc.report.documents import Recordings
     from boundaryc.verify.against import compare_states
 
     if chosen["against"] is None or chosen["observed"] is None:
@@ -238,8 +242,11 @@ def _against(file: Path, chosen: dict[str, Any]) -> int:
         growth = compare_states(reference, observed, chosen["tolerance"])
     except ValueError as problem:
         raise click.UsageError(f"--against and --observed do not match: {problem}") from None
+    how = style()
     for line in growth.lines(_selected(load(file).family, chosen["stacks"])[0]):
-        click.echo(line)
+        how.result(line)
+    found = Recordings(growth.errors, growth.tolerance, growth.first)
+    how.document("recordings", **asdict(found))
     return Exit.OK if growth.first is None else Exit.FINDINGS
 
 
@@ -328,35 +335,6 @@ def _watched(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
     yield from track(
         outcomes, total=total, console=Console(stderr=True), description="cells", transient=True
     )
-
-
-def _print_lines(found: list[tuple[Proof, list[Outcome]]]) -> None:
-    from boundaryc.verify.proof import summarise
-
-    for proof, outcomes in found:
-        if len(found) > 1:
-            click.echo(f"{proof.task.stack}:")
-        for line in summarise(outcomes):
-            click.echo(
-                f"{line.topology:12} {line.variant:18} {line.cells:5} cells "
-                f"{line.failures:4} failed   error {line.error:.1e}   "
-                f"{line.collectives:4} collectives {line.wire_bytes:9} bytes a rank"
-                + (f"   {line.halves} cells in two halves" if line.halves else "")
-            )
-
-
-def _print_json(found: list[tuple[Proof, list[Outcome]]]) -> None:
-    cells = [
-        {"stack": proof.task.stack, **asdict(outcome)}
-        for proof, outcomes in found
-        for outcome in outcomes
-    ]
-    for cell in cells:
-        if cell["error"] == float("inf"):
-            cell["error"] = None
-    failures = sum(1 for cell in cells if cell["failure"] is not None)
-    document = {"version": 1, "kind": "verify", "failures": failures, "cells": cells}
-    click.echo(json.dumps(document, indent=1))
 
 
 def _explain(task: Task, failures: list[Outcome], out: Path) -> None:

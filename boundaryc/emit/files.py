@@ -46,6 +46,11 @@ def with_header(origin: Origin, body: str) -> str:
     )
 
 
+def without_header(text: str) -> str:
+    """What our header and the empty line below it are followed by; all of a text without one."""
+    return text.partition("\n\n")[2] if carries_header(text) else text
+
+
 def carries_header(text: str) -> bool:
     """Whether a text begins as our files do."""
     return text.startswith(MARK)

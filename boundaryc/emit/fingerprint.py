@@ -27,6 +27,7 @@ APART = frozenset(
         "language/explain.py",
         "language/json_schema.py",
         "language/lint.py",
+        "language/lint_config.py",
         "language/renderers/",
     }
 )

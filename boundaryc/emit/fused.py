@@ -65,6 +65,19 @@ def fused_sum(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> FusedSum | Non
     )
 
 
+def unfused(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> str:
+    """Why no fused kernel may take a boundary; empty where one may."""
+    if fused_sum(plan, mesh, boundary) is not None:
+        return ""
+    if not _adds_and_norms(plan, boundary.edge):
+        return "it is no plain add with an RMS norm behind it"
+    if not boundary.start.owes:
+        return "no sum is owed"
+    if boundary.edge.consumer == FINAL:
+        return "the final norm finishes no sum of its producer"
+    return "its sum is no all-reduce, or rows move beside it"
+
+
 def may_defer_any(plan: StackPlan, stage: Stage) -> bool:
     """Whether the exit of a stage may leave its work to a fused kernel on some topology."""
     if not plan.stack.fusion or plan.stack.branch is not None or stage.kind != "ffn":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.layout_text import closed, indented, tuple_lines
 from boundaryc.emit.scope import Scope
+from boundaryc.emit.summing import has_kernel, kernel_of
 from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 
@@ -54,6 +55,8 @@ def _made(plan: StackPlan, scope: Scope, fused: FusedSum) -> Lines:
         words["accumulate"] = f'"{norm.accumulate}"'
     if norm.weight_offset:
         words["weight_offset"] = repr(norm.weight_offset)
+    if has_kernel(plan, fused):
+        words["kernel"] = kernel_of(plan, fused)
     words |= {flag: "True" for flag in ("sparse", "finalize", "all_reduce") if getattr(fused, flag)}
     arguments = tuple(f"{name}={value}," for name, value in words.items())
     plan_lines = ("runtime.FusionPlan(", *indented(arguments), ")")

@@ -76,7 +76,7 @@ def fused(
     words += [quantized.said(kernel.quantize)] if kernel.quantize else []
     param = bound(calls.transform)[0] if kernel.output_norm and calls.transform else ""
     read = f"{names.value} = {names.written if kernel.adds else names.residual}"
-    kept = calls.quantize is None or calls.quantize.keep
+    kept = kernel.quantize is None or (calls.quantize is not None and calls.quantize.keep)
     before = [read] if raw and not kernel.adds else []
     after = [read] if raw and kernel.adds and kept else []
     return [*before, _call(kernel, calls, names, param), *after], words

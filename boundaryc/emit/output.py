@@ -11,12 +11,14 @@ from boundaryc.emit.files import Origin, with_header
 from boundaryc.emit.function_names import access_module
 from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.manifest import manifest, tree_hash
+from boundaryc.emit.norms import Norms
 from boundaryc.emit.patterns import Pattern, layer_pattern
 from boundaryc.emit.plan_json import plan_json
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
+from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.tables import topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
 from boundaryc.emit.variant_views import variant_view
@@ -49,6 +51,10 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     if streams is not None:
         more = ("hyper.py", "hyper_kernels.py")
         shared |= {name: render(f"{name}.jinja", streams) for name in more}
+    if sums_over_memory(plan, functions):
+        sums = sum_view(plan.stack.name, plan.stack.hidden_size, Norms.of(plan.stack))
+        more = ("symmetric.py", "symmetric_kernels.py")
+        shared |= {name: render(f"{name}.jinja", sums) for name in more}
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)

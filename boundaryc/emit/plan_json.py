@@ -1,12 +1,15 @@
-"""The resolved plan of one topology as JSON that people can read and diff."""
+"""The resolved plan of one topology as JSON that people can read and diff.
+
+Its summary is what the runtime says in the log when the topology is loaded.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
+from boundaryc.emit.plan_text import op_text
+from boundaryc.emit.summary import summaries
 from boundaryc.graph.build import ENTRY, Edge
-from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
 from boundaryc.topology import Mesh
@@ -21,6 +24,7 @@ def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
         "topology": topology.spec.name,
         "mesh": {atom.name: atom.size for atom in topology.mesh.atoms},
         "skipped": dict(topology.skipped),
+        "summary": summaries(plan, topology),
         "variants": {
             variant: {
                 "row_multiple": multiple,
@@ -34,9 +38,9 @@ def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
 
 
 def _dump(value: object, depth: int = 0, *, key: str = "") -> str:
-    """JSON in which short values stay on one line, except operations: they get one each."""
+    """JSON in which short values stay on one line; operations and lines for people get one each."""
     line = json.dumps(value)
-    short = 2 * depth + len(key) + len(line) < WIDTH and key != "ops"
+    short = 2 * depth + len(key) + len(line) < WIDTH and key not in ("ops", "lines")
     if short or not isinstance(value, (dict, list)) or not value:
         return line
     inner, outer = " " * (2 * depth + 2), " " * (2 * depth)
@@ -125,24 +129,5 @@ def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
     return {
         "in": come,
         "out": go,
-        "ops": [_text(mesh, op) for op in boundary.path.ops],
+        "ops": [op_text(mesh, op) for op in boundary.path.ops],
     }
-
-
-def _text(mesh: Mesh, op: ops.Operation) -> str:
-    """An operation as a line: ``reduce_scatter attn_tp variable``."""
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(op).__name__).lstrip("_")
-    words = [name]
-    for field in fields(op):
-        value = getattr(op, field.name)
-        if field.name == "variable":
-            words += ["variable"] * value
-        elif field.name == "to_tokens":
-            words.append("to tokens" if value else "to shards")
-        elif field.name == "index":
-            words.append(str(value))
-        elif field.name == "axes":
-            words.append(mesh.label(value))
-        elif value:
-            words.append(f"{field.name} {mesh.label(value)}")
-    return " ".join(words)

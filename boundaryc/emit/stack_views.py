@@ -15,9 +15,9 @@ from boundaryc.emit.layout_text import (
     tuple_lines,
     wrapped,
 )
+from boundaryc.emit.reasons import reasons
 from boundaryc.emit.views import LayersView, LayerView, Lines, StackView
 from boundaryc.plan.result import StackPlan
-from boundaryc.topology.contracts import VARIANTS
 
 
 def stack_view(plan: StackPlan) -> StackView:
@@ -47,16 +47,11 @@ def stack_view(plan: StackPlan) -> StackView:
     )
 
 
-UNLISTED = "the stack does not list this variant"
-
-
 def _reasons(plan: StackPlan) -> Lines:
     """Per topology and variant that it has no boundaries for: why."""
     lines = ["REASONS = {"]
     for topology in plan.topologies:
-        found = {name: UNLISTED for name in VARIANTS if name not in plan.stack.variants}
-        found |= dict(topology.skipped)
-        items = [f'"{name}": "{found[name]}"' for name in VARIANTS if name in found]
+        items = [f'"{name}": "{why}"' for name, why in reasons(plan, topology).items()]
         head = f'"{topology.spec.name}": '
         lines += indented(closed(bracketed(head + "{", items, "}", indent=5)))
     return (*lines, "}")

@@ -17,6 +17,7 @@ from boundaryc.emit.layout_text import (
 )
 from boundaryc.emit.norms import bias_of
 from boundaryc.emit.runs import consecutive
+from boundaryc.emit.summing import sums_over_memory
 from boundaryc.emit.tables import Constant, Layer, PolicyTable, TopologyTables
 from boundaryc.emit.views import LayoutView, Lines, TopologyView
 from boundaryc.graph.build import capture_places
@@ -74,6 +75,7 @@ def layout_view(plan: StackPlan, functions: TopologyFunctions) -> LayoutView:
         row_doc="Rows of each member of a group, for every move that looks them up."
         if rows
         else "No boundary of this topology moves rows by their counts.",
+        sums=sums_over_memory(plan, [functions]),
         row_slots=_slots(list(rows)),
         rows=_attributes((f"self.{name} = {call}(", *args) for name, (call, *args) in rows.items()),
     )

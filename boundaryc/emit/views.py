@@ -31,6 +31,7 @@ class LayoutView:
     row_slots: Lines
     rows: Lines
     row_doc: str
+    sums: bool
 
 
 @dataclass(frozen=True, slots=True)

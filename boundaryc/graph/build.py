@@ -108,6 +108,10 @@ class StageGraph:
         """Every node once, in the order in which the stack first meets them."""
         return tuple(dict.fromkeys(edge.target for edge in self.met))
 
+    def crossed(self, layer: int) -> tuple[Edge, ...]:
+        """The boundaries that count in a layer: into its stages, and those to its merge."""
+        return (*self.walk[layer], *(edge for edge in self.left[layer] if edge.merges))
+
     def repeats(self, edge: Edge) -> bool:
         """Whether the stack meets this boundary more than once."""
         return bool(self.graph.edges[edge.source, edge.target]["repeats"])

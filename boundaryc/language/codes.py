@@ -25,6 +25,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC010": "the file is not UTF-8 text",
         "BC011": "the file is too large",
         "BC012": "a text is too long",
+        "BC013": "the text is not JSON",
         # 1: shape
         "BC101": "unknown key",
         "BC102": "a required key is missing",
@@ -61,6 +62,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "BC605": "a variant that some topologies cannot run",
         "BC606": "context shards that no variant uses",
         "BC607": "the stack file and the model's config disagree",
+        "BC608": "the model is of no known family",
         "BC691": "a suppression is not complete",
         "BC692": "a suppression suppresses nothing",
     }

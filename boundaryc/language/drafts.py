@@ -17,7 +17,7 @@ from boundaryc.language.residual import operations_of
 from boundaryc.language.schema import DraftShape, StackShape
 from boundaryc.language.spans import Span
 from boundaryc.language.stages import check_additions, resolve_stages
-from boundaryc.language.streams import check_stage, own_operations
+from boundaryc.language.streams import check_stage, with_own_operations
 
 ValueT = TypeVar("ValueT")
 
@@ -80,14 +80,12 @@ def _draft(
         inside.report("BC204", ("layers",), message, "give one of its layers a stage", key=True)
     entries = {**shape.stages, **entry.stages}
     said = operations_of(entries[stage] for stage in used if stage in entries)
-    named = own_operations(target, said)
     stages = {stage: found for stage, found in known.items() if stage in used}
-    return dataclasses.replace(
+    draft = dataclasses.replace(
         target,
         name=whole,
         stages=by_first_use(stages, layers),
         layers=layers,
-        operations=tuple(one for one in target.operations if one.name in named),
         policy_auto=entry.policy.auto if entry.policy else target.policy_auto,
         entry=entry.entry,
         captures=(),
@@ -99,6 +97,7 @@ def _draft(
         terminal=resolve_terminal(entry.terminal, stages, layers, shape.residual, inside),
         spans=_spans(name, target.spans),
     )
+    return with_own_operations(draft, said)
 
 
 def of_draft(name: str, found: Mapping[str, ValueT]) -> dict[str, ValueT]:

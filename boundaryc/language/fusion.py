@@ -8,12 +8,14 @@ from typing import Literal
 from boundaryc.language.context import Context
 from boundaryc.language.fusion_shapes import TerminalShape
 from boundaryc.language.layers import Layers
-from boundaryc.language.model import Capture, Reduction, Stage, Terminal
+from boundaryc.language.model import SYMMETRIC, Capture, Reduction, Stage, Terminal
 from boundaryc.language.operation_shapes import ResidualShape
 from boundaryc.language.reader import Path
 from boundaryc.language.residual import plain_add
 from boundaryc.language.schema import StackShape, StageShape
 from boundaryc.language.streams import operation_of
+
+_VECTOR = 8
 
 
 def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
@@ -24,6 +26,10 @@ def resolve_providers(shape: StackShape, context: Context) -> tuple[str, ...]:
     context.repeats(shape.fusion.providers, path)
     for index, name in enumerate(shape.fusion.providers):
         context.name("provider", name, (*path, index))
+        if name == SYMMETRIC and shape.hidden_size % _VECTOR:
+            message = f"kernels over symmetric memory move {_VECTOR} columns at once, and"
+            message += f" {shape.hidden_size} are no multiple"
+            context.report("BC213", (*path, index), message, f"remove `{SYMMETRIC}`")
     return tuple(shape.fusion.providers)
 
 

@@ -30,7 +30,7 @@ from boundaryc.language.schema import StackShape
 from boundaryc.language.shape import check_shape
 from boundaryc.language.spans import Position, Span
 from boundaryc.language.stages import check_additions, resolve_stages
-from boundaryc.language.streams import own_operations, resolve_residual, with_set
+from boundaryc.language.streams import resolve_residual, with_own_operations, with_set
 from boundaryc.language.topologies import resolve_topologies, resolve_variants
 
 
@@ -101,9 +101,8 @@ def _resolve(shape: StackShape, tree: Tree, source: str, context: Context) -> St
     )
     check_shown(stack.captures, stack.terminal, layers, context)
     drafts = resolve_drafts(shape, stack, stages, context)
-    named = own_operations(stack, operations_of(shape.stages.values()))
-    own = tuple(known for known in stack.operations if known.name in named)
-    return dataclasses.replace(stack, operations=own, drafts=drafts)
+    stack = dataclasses.replace(stack, drafts=drafts)
+    return with_own_operations(stack, operations_of(shape.stages.values()))
 
 
 def _nowhere(source: str) -> Span:

@@ -18,6 +18,9 @@ Reduction = Literal["partial", "scoped", "local_tail"]
 Accumulate = Literal["fp32", "rounded"]
 Role = Literal["enter", "update", "read", "transform"]
 
+SYMMETRIC = "symmetric_memory"
+"""The fusion provider that the runtime has: generated kernels over symmetric memory."""
+
 QUIET = MappingProxyType({"quiet": True})
 """Marks a field that `canonical` leaves out at its default.
 

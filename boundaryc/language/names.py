@@ -35,6 +35,8 @@ _MODULES = frozenset(
         "rowwise",
         "runtime",
         "supports",
+        "symmetric",
+        "symmetric_kernels",
     }
     | {"topologies", "torch", "triton"}
 )

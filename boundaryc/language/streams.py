@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -287,9 +288,11 @@ def _listed(state: tuple[tuple[str, int], ...]) -> str:
     return " and ".join(f"`{name}` of {width}" for name, width in state) or "nothing"
 
 
-def own_operations(stack: Stack, named: Iterable[str]) -> set[str]:
-    """Those of ``named`` and what the ends of the stack use."""
-    if stack.residual is None:
-        return {*named}
-    leave = {stack.residual.leave} if stack.terminal.norm else set()
-    return {*named, stack.residual.enter} | leave
+def with_own_operations(stack: Stack, named: Iterable[str]) -> Stack:
+    """The stack with those of its operations that are ``named`` or that one of its ends uses."""
+    ends = set()
+    if stack.residual is not None:
+        ends = {stack.residual.enter} | ({stack.residual.leave} if stack.terminal.norm else set())
+    used = {*named} | ends
+    own = tuple(known for known in stack.operations if known.name in used)
+    return dataclasses.replace(stack, operations=own)

@@ -120,7 +120,7 @@ def chosen(plan: StackPlan, layer: int | None, stage: str | None) -> tuple[Edge,
 
 def crossed(graph: StageGraph, layer: int) -> tuple[Edge, ...]:
     """The boundaries that count in a layer: those into its stages, and those to its merge."""
-    return (*graph.walk[layer], *(edge for edge in graph.left[layer] if edge.merges))
+    return graph.crossed(layer)
 
 
 def explain(scope: Scope, layer: int | None, stage: str | None, asked: Asked | None) -> Explained:
@@ -192,13 +192,18 @@ def sent_by(boundary: Boundary) -> Cost:
     return whole
 
 
-def _crossing(scope: Scope, edge: Edge) -> Crossing:
+def alike(scope: Scope, edge: Edge) -> tuple[tuple[int, ...], ...]:
+    """The columns of a scope by what runs at a boundary: those of each of its ways, in order."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for column in scope.columns:
         boundary = scope.at(edge, column)
         texts = tuple(worded(scope.mesh, op) for op in boundary.path.ops)
         groups.setdefault((boundary.start, boundary.goal, texts), []).append(column)
-    ways = tuple(_way(scope, edge, columns) for columns in groups.values())
+    return tuple(map(tuple, groups.values()))
+
+
+def _crossing(scope: Scope, edge: Edge) -> Crossing:
+    ways = tuple(_way(scope, edge, columns) for columns in alike(scope, edge))
     name = named(scope.plan, edge)
     words = _words(scope, edge, scope.at(edge, scope.columns[0]))
     return Crossing(name, _place(scope.plan, edge), words, ways, levers(scope, edge))

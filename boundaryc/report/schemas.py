@@ -15,10 +15,22 @@ from pydantic import TypeAdapter
 
 from boundaryc.language.json_schema import DIALECT
 from boundaryc.report.costs import Costs
+from boundaryc.report.diff.model import Differences
+from boundaryc.report.documents import (
+    Check,
+    Compilation,
+    Completion,
+    Failure,
+    Recordings,
+    Traces,
+    Verification,
+)
 from boundaryc.report.drawing import Drawing
 from boundaryc.report.environment import Environment
 from boundaryc.report.explained import Explained
 from boundaryc.report.origin_line import GeneratedLine
+from boundaryc.report.page_model import Report
+from boundaryc.scaffold.written import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,17 @@ RESULTS: Mapping[str, type] = MappingProxyType(
         "generated_line": GeneratedLine,
         "cost": Costs,
         "graph": Drawing,
+        "report": Report,
+        "init": Written,
+        "diff": Differences,
         "env": Environment,
+        "compile": Compilation,
+        "check": Check,
+        "verify": Verification,
+        "recordings": Recordings,
+        "trace": Traces,
+        "completion": Completion,
+        "error": Failure,
     }
 )
 """What the results are, by the kind of their document; the file is `schemas/<kind>.schema.json`."""

@@ -14,6 +14,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from boundaryc.report.documents import Diverged, Sided, Traces
+
 VERSION = 1
 LOADED = ("topology", "manifest", "policy", "layers")
 """What the first line of a trace says about what its rank loaded."""
@@ -158,22 +160,18 @@ class TraceReport:
         rest = f"\n{more} more, which may follow from it" if more else ""
         return f"first divergence in {counted}:\n{self.first}{rest}"
 
-    def as_json(self) -> dict[str, object]:
+    def document(self) -> Traces:
         """The report for programs."""
-        return {
-            "agree": self.agree,
-            "ranks": self.ranks,
-            "calls": self.calls,
-            "divergences": [
-                {
-                    "where": one.where,
-                    "node": one.node,
-                    "seq": one.seq,
-                    "sides": [{"who": s.who, "did": s.did} for s in (one.first, one.second)],
-                }
-                for one in self.divergences
-            ],
-        }
+        divergences = tuple(
+            Diverged(
+                one.where,
+                one.node,
+                one.seq,
+                tuple(Sided(side.who, side.did) for side in (one.first, one.second)),
+            )
+            for one in self.divergences
+        )
+        return Traces(self.agree, self.ranks, self.calls, divergences)
 
 
 def compare(dir_a: str | Path, dir_b: str | Path | None = None) -> TraceReport:

@@ -63,6 +63,7 @@ from boundaryc.runtime.fusion import (
     FusedMlpInput,
     FusionPlan,
     FusionProvider,
+    SumKernel,
 )
 from boundaryc.runtime.handoffs import HandoffOutput
 from boundaryc.runtime.hyper import (
@@ -99,6 +100,8 @@ from boundaryc.runtime.rowwise import (
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
 from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
+from boundaryc.runtime.sum_limits import SumLimits
+from boundaryc.runtime.symmetric import SumWorkspace, SymmetricSums
 from boundaryc.runtime.table import Table
 from boundaryc.runtime.trace import FileSink, TracedGroups
 
@@ -188,6 +191,10 @@ __all__ = [
     "Split",
     "Stack",
     "StreamState",
+    "SumKernel",
+    "SumLimits",
+    "SumWorkspace",
+    "SymmetricSums",
     "Table",
     "TorchGroups",
     "TracedGroups",

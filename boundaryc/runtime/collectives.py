@@ -6,7 +6,7 @@ Any object with the methods of `Collective` works, so an engine can pass its own
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -87,6 +87,11 @@ class CopiedCollective:
         self.rank = group.rank
         self.size = group.size
 
+    @property
+    def process_group(self) -> Any:
+        """The group's, see `SymmetricSums`; None where it has none."""
+        return getattr(self._group, "process_group", None)
+
     def all_reduce(self, x: Tensor) -> Tensor:
         """The group's, copied."""
         return self._group.all_reduce(x).clone()
@@ -112,6 +117,11 @@ class WideCollective:
         self._group = group
         self.rank = group.rank
         self.size = group.size
+
+    @property
+    def process_group(self) -> Any:
+        """The group's, see `SymmetricSums`; None where it has none."""
+        return getattr(self._group, "process_group", None)
 
     def all_reduce(self, x: Tensor) -> Tensor:
         """The group's, on wider numbers."""

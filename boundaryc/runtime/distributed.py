@@ -89,6 +89,11 @@ class NcclCollective:
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
+    @property
+    def process_group(self) -> dist.ProcessGroup:
+        """What torch calls the group."""
+        return self._group
+
     def all_reduce(self, x: Tensor) -> Tensor:
         """The sum of ``x``, in place where ``x`` is contiguous."""
         x = x.contiguous()
@@ -137,6 +142,11 @@ class GlooCollective:
         self._group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
+
+    @property
+    def process_group(self) -> dist.ProcessGroup:
+        """What torch calls the group."""
+        return self._group
 
     def all_reduce(self, x: Tensor) -> Tensor:
         """The sum of ``x``, accumulated in float32 or wider and rounded once."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.batch import Batch
@@ -27,6 +28,9 @@ Fused = tuple[Tensor, Tensor]
 Run = Callable[[Tensor | HandoffOutput, Tensor, Tensor, Collective, Batch[Any, Any]], Fused | None]
 """``(contribution, residual, weight, group, batch) -> Fused``, or None: see `FusedInput`."""
 
+SumKernel = Callable[[Tensor, Tensor, Tensor, Tensor, list[int]], Fused]
+"""``(contribution, residual, weight, table, call) -> Fused``: a generated one, see `SumLimits`."""
+
 
 @dataclass(frozen=True, slots=True)
 class FusionPlan:
@@ -37,7 +41,8 @@ class FusionPlan:
     the atoms ``rows``. The norm is the consumer's: ``weight_offset`` is added to its weight, and
     ``accumulate`` says where the sum that is normed is rounded. ``sparse``: the producer is a MoE.
     ``finalize``: the producer may hand on what it has not finalised; ``all_reduce``: the sum is the
-    producer's own, and a fused kernel alone may end it later.
+    producer's own, and a fused kernel alone may end it later. ``kernel``: what was generated for
+    `SymmetricSums`, where the file names it and there is a device for it.
     """
 
     producer: str
@@ -52,6 +57,7 @@ class FusionPlan:
     sparse: bool = False
     finalize: bool = False
     all_reduce: bool = False
+    kernel: SumKernel | None = None
 
     @property
     def terminal(self) -> bool:
@@ -68,8 +74,8 @@ class FusedInput:
     written anything or started a collective, for what it does not take; else what it returns is
     the boundary's, and no later call may write it. It may write over contribution and residual,
     never over the weight. All ranks of the group decide alike: shapes, dtypes and ``batch.facts``
-    are equal there. Residuals of more than ``max_bytes`` are not offered to it, and weights of
-    another dtype than the residual's only where it takes ``any_weight``.
+    are equal there. Residuals of more than ``max_bytes`` or of another ``dtype`` are not offered to
+    it, and weights of another dtype than the residual's only where it takes ``any_weight``.
     """
 
     name: str
@@ -77,12 +83,15 @@ class FusedInput:
     run: Run
     max_bytes: int | None = None
     any_weight: bool = False
+    dtype: torch.dtype | None = None
 
     def refusal(self, rows: int, residual: Tensor, weight: Tensor) -> str | None:
         """Why it is not offered ``rows`` rows of such a residual, or None."""
         size = rows * residual.shape[1] * residual.dtype.itemsize
         if self.max_bytes is not None and size > self.max_bytes:
             return f"{size} bytes are more than {self.max_bytes}"
+        if self.dtype not in (None, residual.dtype):
+            return f"the residual is {residual.dtype}, and it takes {self.dtype}"
         if weight.dtype is not residual.dtype and not self.any_weight:
             return f"the weight is {weight.dtype}, the residual {residual.dtype}"
         return None

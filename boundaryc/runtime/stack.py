@@ -89,6 +89,7 @@ from typing import Any, Generic
 from torch import Tensor
 
 from boundaryc.runtime import access, handshake, overlap, pipeline
+from boundaryc.runtime.announce import announce
 from boundaryc.runtime.batch import Batch, GroupsT, LeavingBatch, RowsT
 from boundaryc.runtime.builder import BatchBuilder
 from boundaryc.runtime.captures import Capture
@@ -161,9 +162,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             raise ValueError(f"layers must be consecutive ones of {every} as a range, not {layers}")
         self.rank = groups.rank
         self.groups, self._check = connected(groups, type(self).groups_type, check, about)
-        self.policy = policy
-        self.layers = layers
-        self._table = table
+        self.policy, self.layers, self._table = policy, layers, table
         self._first, self._end = table.stages_before(layers[0]), table.stages_before(table.depth)
         self._stop = table.stages_before(layers.stop)
         self._batches = BatchBuilder(
@@ -172,6 +171,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             overlaps=self.overlaps,
             checks=self._check is not None,
         )
+        announce(type(self), self.rank, about)
 
     def _named(self) -> dict[str, object]:
         """Whose boundaries these are, for traces and handshakes."""

@@ -12,8 +12,8 @@ from boundaryc.runtime.launching import starts_early
 class GridLauncher:
     """Launches one kernel; ``warps`` are those of a program, ``registers`` a thread's at most.
 
-    ``kernel`` takes tensors, then numbers, and whether it may start before the kernel before it has
-    ended. It is specialised on no number that is an int.
+    ``kernel`` takes tensors, then numbers, then constants, and whether it may start before the
+    kernel before it has ended. It is specialised on no number that is an int.
     """
 
     __slots__ = ("_found", "kernel", "registers", "warps")
@@ -23,7 +23,11 @@ class GridLauncher:
         self._found: dict[object, Any] = {}
 
     def __call__(
-        self, grid: tuple[int, int], tensors: tuple[Tensor, ...], numbers: tuple[float, ...] = ()
+        self,
+        grid: tuple[int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[float, ...] = (),
+        constants: tuple[float, ...] = (),
     ) -> None:
         """Launches it on the device of the tensors, which are of adjacent values.
 
@@ -38,13 +42,14 @@ class GridLauncher:
         key: object = None
         if not addresses % 16:
             fixed = [number for number in numbers if type(number) is not int]
-            key = (device, *[part.dtype for part in tensors], *fixed)
+            key = (device, *[part.dtype for part in tensors], *fixed, *constants)
             found = self._found.get(key)
             if found is not None:
-                found[grid[0], grid[1], 1](*tensors, *numbers, early)
+                found[grid[0], grid[1], 1](*tensors, *numbers, *constants, early)
                 return
         options = {"num_warps": self.warps, "maxnreg": self.registers, "launch_pdl": early}
-        found = self.kernel[grid](*tensors, *numbers, early, **options, enable_fp_fusion=False)
+        options["enable_fp_fusion"] = False
+        found = self.kernel[grid](*tensors, *numbers, *constants, early, **options)
         if key is not None and found is not None:
             self._found[key] = found
 

@@ -37,7 +37,7 @@ def test_every_command_and_option_is_documented() -> None:
         command = run.boundaryc.get_command(click.Context(run.boundaryc), name)
         assert command is not None
         for option in command.params:
-            common = {"--output-format", "--quiet", "--out", "--jobs"}
+            common = {"--output-format", "--json", "--quiet", "--out", "--jobs"}
             if isinstance(option, click.Option) and not common & set(option.opts):
                 assert option.opts[0] in section, (name, option.opts)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -60,6 +63,69 @@ def test_other_formats(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert dot.startswith('digraph "qwen3_moe" {')
     assert dot.count("{") == dot.count("}")
     assert '"g0_0_1" -> "end" [label="all_reduce(tp)"];' in dot
+
+
+@pytest.mark.parametrize("example", ["longcat_flash", "nemotron_h", "qwen3_moe"])
+def test_svg(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A picture by itself, for light and dark, in which no text covers another or an arrow."""
+    file = str(ROOT / f"examples/{example}/stack.yaml")
+    words = [file, "--topology", "tp4_dp2"]
+    drawn_ = json.loads(drawn(capsys, *words, "--json"))
+    picture = drawn(capsys, *words, "--format", "svg")
+    assert re.findall(r"https?:[^\"]*", picture) == ["http://www.w3.org/2000/svg"]
+    assert "prefers-color-scheme: dark" in picture
+    root = ElementTree.fromstring(picture)
+    texts = [one for one in root.iter() if one.tag.endswith("}text")]
+    said = " ".join(str(one.text) for one in texts)
+    assert all(edge["sends"] in said for edge in drawn_["edges"])
+    assert all(node["name"] in said for node in drawn_["nodes"])
+    paths = [one for one in root.iter() if (one.get("class") or "").startswith("edge")]
+    assert len(paths) == len(drawn_["edges"])
+    boxes = [extent(one) for one in texts]
+    for at, box in enumerate(boxes):
+        assert 0 <= box[0] < box[2] <= float(root.attrib["width"])
+        assert 0 <= box[1] < box[3] <= float(root.attrib["height"])
+        assert not any(meet(box, other) for other in boxes[:at])
+    nodes = [corners(one) for one in root.iter() if one.get("class") == "node"]
+    for node in nodes:
+        inside = [box for box in boxes if meet(box, node)]
+        assert len(inside) == 1
+        assert node[0] < inside[0][0] < inside[0][2] < node[2]
+    for path in paths:
+        for piece in pieces(path.attrib["d"]):
+            assert not any(meet(piece, box) for box in boxes)
+
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+def corners(node: ElementTree.Element) -> Box:
+    """The box of a node."""
+    x, y, wide, high = (float(node.attrib[name]) for name in ("x", "y", "width", "height"))
+    return x, y, x + wide, y + high
+
+
+def extent(text: ElementTree.Element) -> Box:
+    """What a text covers."""
+    x, y, wide = float(text.attrib["x"]), float(text.attrib["y"]), len(text.text or "") * 7.2
+    left = x - {"start": 0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
+    return left, y - 9, left + wide, y + 3
+
+
+def pieces(way: str) -> Iterator[Box]:
+    """The straight pieces of a path."""
+    x, y = map(float, re.findall(r"-?[\d.]+", way.partition("H")[0].partition("V")[0]))
+    for turn, number in re.findall(r"([HV])(-?[\d.]+)", way):
+        across, down = (float(number), y) if turn == "H" else (x, float(number))
+        yield min(x, across), min(y, down), max(x, across), max(y, down)
+        x, y = across, down
+
+
+def meet(one: Box, other: Box) -> bool:
+    """Whether two boxes have something in common."""
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
 
 
 def test_a_branch_and_a_period(stack: str, capsys: pytest.CaptureFixture[str]) -> None:

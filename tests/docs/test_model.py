@@ -37,10 +37,3 @@ def test_every_fact_of_a_batch_is_explained() -> None:
 
     assert len(facts) == 7
     assert [name for name in facts if f"| `{name}` |" not in section] == []
-
-
-def test_links_of_the_pages_lead_somewhere() -> None:
-    """The README's, whose targets are all in the repository but the proofs, which are made."""
-    made = ("docs/proof.md", "docs/hugging_face.md")
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text("utf-8")):
-        assert (ROOT / target).exists() or target in made, target

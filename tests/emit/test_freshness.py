@@ -274,7 +274,7 @@ def test_what_decides_the_output_is_in_the_fingerprint() -> None:
     hashed = {name for name, _ in fingerprints.inputs(package, ROOT / "templates")}
 
     assert {name for name in used - hashed if "/renderers/" not in name} == {"__init__.py"}
-    assert {f"templates/{path.name}" for path in (ROOT / "templates").iterdir()} <= hashed
+    assert {f"templates/{path.name}" for path in (ROOT / "templates").glob("*.jinja")} <= hashed
 
 
 def test_the_fingerprint(tmp_path: Path) -> None:

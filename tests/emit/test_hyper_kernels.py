@@ -11,7 +11,8 @@ from boundaryc.emit.render import render
 from boundaryc.emit.stream_views import StreamsView, hyper_view
 from boundaryc.language.model import NormSpec, Residual
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
-from tests.emit.test_kernels import VARIES, program
+from tests.emit.programs import program
+from tests.emit.test_kernels import VARIES
 
 pytest.importorskip("triton")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,20 +15,9 @@ from boundaryc.emit.rowwise import norm_view
 from boundaryc.language.model import NormSpec
 from boundaryc.plan.kernels import KERNELS, NORMS
 from tests.emit.compiled import ROOT
+from tests.emit.programs import program
 
 pytest.importorskip("triton")
-
-
-def program(name: str, *words: str, **environment: str) -> None:
-    """Runs one of the programs beside this file; its output is the failure's text."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve().with_name(name)), *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 AS_IT_RUNS = {"TRITON_INTERPRET": "0" if torch.cuda.is_available() else "1"}

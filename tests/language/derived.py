@@ -1,4 +1,4 @@
-"""Files that are derived from the code: schemas, docs/diagnostics.md, snapshots of the renderers.
+"""Files that are derived from the code: schemas, pages of docs/, snapshots of the renderers.
 
 `python -m tests.language.derived` writes them; the tests compare them with what would be written.
 """
@@ -18,6 +18,9 @@ from boundaryc.language.json_schema import SCHEMAS, schema_text
 from boundaryc.language.lint import lint
 from boundaryc.language.lint_config import lint_config
 from boundaryc.report.schemas import RESULTS, result_schema_text
+from boundaryc.scaffold.config import parse_config
+from boundaryc.scaffold.start import started
+from tests.language.keys_page import keys_page
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "python -m tests.language.derived"
@@ -80,6 +83,20 @@ def _from_config() -> tuple[Found, str]:
     return lint_config(loads(text, NAME), {"residual_multiplier": 0.22}), text
 
 
+def _not_json() -> tuple[Found, str]:
+    text = explanation("BC013").fails
+    try:
+        parse_config(text, "config.json")
+    except BoundarycError as caught:
+        return caught.diagnostics, text
+    return (), text
+
+
+def _skeleton() -> tuple[Found, str]:
+    found = started(parse_config(explanation("BC608").fails, "config.json"), (), (), NAME)
+    return found.findings, found.text
+
+
 NOT_YAML: dict[str, tuple[str, Callable[[], tuple[Found, str]]]] = {
     "BC009": ("missing.yaml", lambda: _in_folder("missing.yaml", lambda path: None)),
     "BC010": (
@@ -94,8 +111,10 @@ NOT_YAML: dict[str, tuple[str, Callable[[], tuple[Found, str]]]] = {
         "long.yaml",
         lambda: _in_folder("long.yaml", lambda path: path.write_text("stack: " + "x" * 20_000)),
     ),
+    "BC013": ("config.json", _not_json),
     "BC403": (NAME, _from_python),
     "BC607": (NAME, _from_config),
+    "BC608": (NAME, _skeleton),
 }
 """How the failing examples come about that are not the text of a file: its name, and what runs."""
 
@@ -158,6 +177,7 @@ def _derived() -> Iterator[tuple[str, Callable[[], str]]]:
     for kind in RESULTS:
         yield f"schemas/{kind}.schema.json", partial(result_schema_text, kind)
     yield "docs/diagnostics.md", reference
+    yield "docs/keys.md", keys_page
     for name in FORMATS:
         yield f"tests/fixtures/language/rendered/{name}.txt", partial(snapshot, name)
     colored = partial(snapshot, "full", color=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -242,10 +243,10 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
 
 def test_as_json(tmp_path: Path) -> None:
     """The report for programs says the same."""
-    report = compare(run(tmp_path / "a", {3: FORWARD})).as_json()
+    report = compare(run(tmp_path / "a", {3: FORWARD})).document()
 
-    assert report["agree"] is False
-    assert json.loads(json.dumps(report))["divergences"][0]["sides"][1]["who"] == "rank 3"
+    assert report.agree is False
+    assert json.loads(json.dumps(asdict(report)))["divergences"][0]["sides"][1]["who"] == "rank 3"
 
 
 def test_it_needs_no_torch() -> None:

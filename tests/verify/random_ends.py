@@ -21,7 +21,7 @@ def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[lis
     ends: list[str] = []
     fusion = draw(st.integers(0, 2)) == 1
     if fusion:
-        names = draw(st.sampled_from(("kernels", "kernels, others")))
+        names = draw(st.sampled_from(("kernels", "kernels, others", "symmetric_memory")))
         ends.append(f"fusion: {{providers: [{names}]}}")
     if fusion and alone:
         stages = [_handing_on(draw, line) for line in stages]

@@ -17,8 +17,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -82,16 +82,11 @@ def _judge_all(missing: list[int], options: argparse.Namespace, version: str) ->
     options.journal.parent.mkdir(parents=True, exist_ok=True)
     with (
         options.journal.open("a", encoding="utf-8") as journal,
-        ProcessPoolExecutor(
-            options.jobs,
-            get_context("spawn"),
-            initializer=_spare_collections,
-            max_tasks_per_child=20,
+        get_context("spawn").Pool(
+            options.jobs, initializer=_spare_collections, maxtasksperchild=20
         ) as pool,
     ):
-        waiting = [pool.submit(judge_chunk, version, options.seed, chunk) for chunk in missing]
-        for future in as_completed(waiting):
-            report = future.result()
+        for report in pool.imap_unordered(partial(judge_chunk, version, options.seed), missing):
             journal.write(json.dumps(asdict(report)) + "\n")
             journal.flush()
             yield report

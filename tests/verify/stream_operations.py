@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundaryc.runtime import rms_norm
+
 
 def two_streams(hidden: Tensor) -> Tensor:
     """An enter of two unlike streams: [rows, 2, width]."""
@@ -102,3 +104,18 @@ def closed(contribution: Tensor, residual: Tensor) -> Tensor:
     """An update that ends a block: its sum is finished, and the running one starts anew."""
     first, _, own = residual.unbind(dim=1)
     return torch.stack([first, own + contribution, torch.zeros_like(own)], dim=1)
+
+
+def widened(hidden: Tensor) -> Tensor:
+    """An enter whose residual is float32, whatever narrower dtype the hidden states have."""
+    return hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+
+
+def narrowed(residual: Tensor, scale: Any) -> Tensor:
+    """The norm of a stack with eps 1.0e-6, in the dtype of its weight."""
+    return rms_norm(residual, scale.weight, 1e-6).to(scale.weight.dtype)
+
+
+def replaced(contribution: Tensor, residual: Tensor) -> Tensor:
+    """An update behind which nothing is left of the residual."""
+    return contribution.to(residual.dtype)

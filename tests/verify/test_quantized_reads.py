@@ -58,6 +58,12 @@ STACKS = {
         STACK.replace("order: token, ", "")
         + f"topologies: {{tp4: {{tp: 4, {LINK}}}}}\nvariants: [input_scattered]\n"
     ),
+    "raw reads that only codes leave": (
+        STACK.replace(", keep: true", "").replace(
+            "{kind: ffn, transform", "{kind: ffn, read: raw, transform"
+        )
+        + f"topologies: {{tp2: {{tp: 2, {LINK}}}}}\nvariants: [ordinary, sequence_parallel]\n"
+    ),
     "reads on certain rows": (
         STACK.replace("transform: norm, ", "needs_every_row: [attn_tp], post_addition: true, ")
         .replace("transform: {scale: 0.5}, ", "before_gather: [attn_dp], ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from boundaryc.emit.diagnose import planned_family
 from boundaryc.language import BoundarycError, loads
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.matrix import Selection, covering, matrix
@@ -86,6 +87,10 @@ def test_a_draft_reads_what_its_stack_does_not() -> None:
     whole = text("own", ENDS, "topologies: {tp2: {tp: 2}}\n")
     with pytest.raises(BoundarycError, match="remove `leave`"):
         loads(whole)
-    assert loads(whole + draft).drafts[0].terminal.norm
+    stack = loads(whole + draft)
+    assert stack.drafts[0].terminal.norm
+    assert "second" in {operation.name for operation in stack.drafts[0].operations}
+    assert "second" not in {operation.name for operation in stack.operations}
+    assert len(planned_family(stack, {})) == 2
     with pytest.raises(BoundarycError, match="name an operation with `streams: 2`"):
         loads(whole.replace(", leave: second", "") + draft)

@@ -1,0 +1,113 @@
+"""Compares two versions: the meaning of every stack first, then the text of its generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from boundaryc.emit.diagnose import planned
+from boundaryc.language import Stack
+from boundaryc.plan.collector import uncollected
+from boundaryc.plan.result import StackPlan
+from boundaryc.report.deployment import Source
+from boundaryc.report.diff import breaks
+from boundaryc.report.diff.code import file_changes
+from boundaryc.report.diff.declared import declared_changes, renames, variant_changes, with_names
+from boundaryc.report.diff.entry_points import entry_point_changes
+from boundaryc.report.diff.model import (
+    BoundaryChange,
+    Change,
+    Differences,
+    PayloadChange,
+    StackChange,
+)
+from boundaryc.report.diff.payloads import payload_changes
+from boundaryc.report.diff.ran import boundary_changes
+from boundaryc.report.diff.sources import Version
+
+
+def differences(old: Version, new: Version, *, code: bool) -> Differences:
+    """What differs; with ``code`` the text of generated modules too.
+
+    Stacks are the same by name; where both sides are one file they are so whatever they are called.
+    Raises BoundarycError where a stack has no plan.
+    """
+    with uncollected():
+        found = [
+            _stack(was, now, code=code)
+            for was, now in _pairs(old, new)
+            if was is None or now is None or _apart(was) != _apart(now)
+        ]
+    names = tuple(dict.fromkeys([*old.stacks, *new.stacks]))
+    breaking = sum(len(list(one.breaking())) for one in found)
+    return Differences(old.label, new.label, names, breaking, tuple(found))
+
+
+def _apart(source: Source) -> Stack:
+    """A stack without its drafts, which are compared as stacks of their own."""
+    return replace(source.stack, drafts=())
+
+
+def _pairs(old: Version, new: Version) -> Iterator[tuple[Source | None, Source | None]]:
+    """The stacks of both sides, in the order of the new one, then those that are gone."""
+    as_old: dict[str, str] = {}
+    if len(old.main) == len(new.main) == 1 and old.main != new.main:
+        before, after = old.main[0], new.main[0]
+        as_old = {name: before + name.removeprefix(after) for name in new.stacks}
+    known = set()
+    for name, source in new.stacks.items():
+        known.add(as_old.get(name, name))
+        yield old.stacks.get(as_old.get(name, name)), source
+    for name, source in old.stacks.items():
+        if name not in known:
+            yield source, None
+
+
+def _stack(was: Source | None, now: Source | None, *, code: bool) -> StackChange:
+    before, after = (None if one is None else _planned(one) for one in (was, now))
+    changes = tuple(_changes(before, after))
+    boundaries: tuple[BoundaryChange, ...] = ()
+    payloads: tuple[PayloadChange, ...] = ()
+    if was is not None and before is not None and after is not None:
+        names = renames(before.stack, after.stack)
+        as_now = (
+            before if not names else _planned(Source(with_names(before.stack, names), was.text))
+        )
+        boundaries, payloads = boundary_changes(as_now, after), payload_changes(as_now, after)
+    plan = after or before
+    assert plan is not None
+    return StackChange(
+        stack=plan.stack.name,
+        before=before.stack.name if before else "",
+        after=after.stack.name if after else "",
+        changes=changes,
+        boundaries=boundaries,
+        payloads=payloads,
+        files=tuple(file_changes(before, after)) if code else (),
+    )
+
+
+def _planned(source: Source) -> StackPlan:
+    return planned(_apart(source), {source.stack.source: source.text})
+
+
+def _changes(before: StackPlan | None, after: StackPlan | None) -> Iterator[Change]:
+    """What differs in declarations, variants and entry points."""
+    if before is None or after is None:
+        assert after or before
+        one = after or before
+        assert one is not None
+        name = one.stack.name
+        topologies = ", ".join(topology.spec.name for topology in one.topologies)
+        if before is None:
+            yield Change("added", "stack", name, "", f"on {topologies}")
+        else:
+            gone = breaks.removed("stack", name)
+            yield Change("removed", "stack", name, f"on {topologies}", "", gone)
+        return
+    names = renames(before.stack, after.stack)
+    for old, new in names.items():
+        yield Change("renamed", "stage", new, old, new, breaks.renamed(old, new))
+    yield from declared_changes(with_names(before.stack, names), after.stack)
+    yield from variant_changes(before, after)
+    yield from entry_point_changes(before, after)

@@ -1,0 +1,126 @@
+"""What is compared: stack files, folders of them, and both as they are in a git revision."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from boundaryc.language import Stack
+from boundaryc.language.files import read_text
+from boundaryc.language.loader import loads
+from boundaryc.report.deployment import AskedError, Source
+
+_IS_STACK = re.compile(r"^boundaryc\s*:", re.M)
+"""What tells a stack file from other YAML in a folder."""
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One side of a comparison: how it was asked for, and its stacks by name, drafts too."""
+
+    label: str
+    stacks: Mapping[str, Source]
+    main: tuple[str, ...]
+
+
+def versions(old: str, new: str) -> tuple[Version, Version]:
+    """Both sides.
+
+    Each is a file, a folder, ``REVISION:PATH``, or a revision, which then means the path of the
+    other side, or all of the repository. Raises BoundarycError for what is wrong in a file, and
+    AskedError.
+    """
+    return _version(old, new), _version(new, old)
+
+
+def _version(asked: str, other: str) -> Version:
+    path = Path(asked)
+    if path.is_file():
+        texts = {str(path): read_text(path)}
+    elif path.is_dir():
+        texts = dict(_in_folder(path))
+    else:
+        texts = dict(_in_revision(*_spec(asked, other)))
+    if not texts:
+        raise AskedError(f"{asked}: there is no stack file in it")
+    found: dict[str, Source] = {}
+    main = []
+    for name, text in texts.items():
+        stack = loads(text, name)
+        main.append(stack.name)
+        for one in stack.family:
+            _add(found, one, text, name)
+    return Version(asked, found, tuple(main))
+
+
+def _add(found: dict[str, Source], stack: Stack, text: str, name: str) -> None:
+    other = found.get(stack.name)
+    if other is not None:
+        raise AskedError(f"{other.stack.source} and {name} are both the stack `{stack.name}`")
+    found[stack.name] = Source(stack, text)
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, str]]:
+    """The stack files in a folder and below, hidden folders left out."""
+    for path in sorted(folder.rglob("*")):
+        if _may_be_one(path.relative_to(folder).as_posix()) and path.is_file():
+            text = read_text(path)
+            if _IS_STACK.search(text):
+                yield str(path), text
+
+
+def _may_be_one(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return path.endswith(_SUFFIXES) and not any(part.startswith(".") for part in parts)
+
+
+def _spec(asked: str, other: str) -> tuple[str, Path]:
+    """What git calls this side, and the folder in which it knows it."""
+    if ":" in asked:
+        return asked, Path()
+    if Path(other).exists():
+        folder = Path(other).resolve()
+        folder = folder if folder.is_dir() else folder.parent
+        top = Path(_git(folder, asked, "rev-parse", "--show-toplevel").strip())
+        inside = Path(other).resolve().relative_to(top.resolve()).as_posix()
+        return f"{asked}:{'' if inside == '.' else inside}", folder
+    return f"{asked}:{other.partition(':')[2] if ':' in other else ''}", Path()
+
+
+def _in_revision(spec: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """The stack files of ``REVISION:PATH``: of a file that one, of a folder all below it."""
+    if spec.startswith("-"):
+        raise AskedError(f"{spec} is no file, folder or git revision")
+    kind = _git(folder, spec, "cat-file", "-t", spec).strip()
+    if kind == "blob":
+        yield spec, _git(folder, spec, "cat-file", "blob", spec)
+        return
+    listing = _git(folder, spec, "ls-tree", "-r", "-z", "--full-tree", spec)
+    for entry in filter(None, listing.split("\0")):
+        about, _, path = entry.partition("\t")
+        if about.split()[1] == "blob" and _may_be_one(path):
+            name = f"{spec}{'' if spec.endswith((':', '/')) else '/'}{path}"
+            text = _git(folder, name, "cat-file", "blob", about.split()[2])
+            if _IS_STACK.search(text):
+                yield name, text
+
+
+def _git(folder: Path, what: str, *words: str) -> str:
+    """What git says. Raises AskedError where there is no git, or nothing that is called so."""
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
+    except OSError as problem:
+        raise AskedError(f"{what}: git cannot be run: {problem}") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
+        why = f" ({said[-1]})" if said else ""
+        raise AskedError(f"{what} is no file, folder or git revision{why}")
+    try:
+        return done.stdout.decode("utf-8")
+    except UnicodeDecodeError:
+        raise AskedError(f"{what} is not UTF-8") from None
