@@ -249,6 +249,7 @@ def host_cost(family: Family, kernels: Any, width: int) -> dict[str, float]:
     again = () if launcher.again_from is None else (False,)
     rest = (*[part.stride(0) for part in rows], *extra, False, early, *again)
     options = {"num_warps": launcher.warps, "launch_pdl": early, "enable_fp_fusion": False}
+    options["maxnreg"] = launcher.registers
 
     def triton() -> None:
         launching.check_rows(width, tuple(rows), tuple(weights))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from boundaryc.emit import expert_rows
-from boundaryc.emit.launch import loads_late, reads_again
+from boundaryc.emit.launch import Late, bounded, divides_by_halves, loads_late, reads_again
 from boundaryc.emit.layout_text import WIDTH, bracketed, broken, wrapped
 from boundaryc.emit.norms import Norms, summed
 from boundaryc.emit.views import Lines
@@ -43,7 +43,7 @@ class KernelView:
     ``check`` refuses what it must not be given. ``rows`` is how many programs there are, ``made``
     how its outputs are allocated, ``maker`` the function that does it. ``compiled`` calls the
     ``operator``, which is the function for torch. ``warps`` is the constant that says how many a
-    program has; ``again`` and ``late``: see `launch`.
+    program has; ``again``, ``late`` and ``halves``: see `launch`.
     """
 
     name: str
@@ -57,7 +57,8 @@ class KernelView:
     plain: bool
     warps: str
     again: bool
-    late: bool
+    late: Late
+    halves: bool
     doc: Lines
     head: Lines
     kernel_head: Lines
@@ -105,6 +106,7 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         warps=_warps(kernel),
         again=reads_again(kernel, width),
         late=loads_late(kernel, width),
+        halves=divides_by_halves(kernel, width),
         doc=_doc(kernel, width, norms, scaled=scaled),
         head=head(kernel.name, signature, _tuple(results)),
         kernel_head=head(kernel.name, signature, _tuple(outputs)),
@@ -120,7 +122,7 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         strides=tuple(f"{name}_stride" for name in strided),
         constants=expert_rows.FORM * kernel.finalize + tuple(name.upper() for name in numbers),
         check=_check(kernel, strided, weights),
-        launcher=_launcher(kernel, again=reads_again(kernel, width)),
+        launcher=_launcher(kernel, width),
         launch=_launch(kernel, inputs, outputs, numbers),
         operator=_operator(kernel, params, len(outputs)),
     )
@@ -221,11 +223,12 @@ def _on_device(kernel: RowKernel, passed: list[str], results: list[str]) -> Line
     return (f"{', '.join(own)} = {call[0]}", *call[1:], f"return {', '.join(results)}")
 
 
-def _launcher(kernel: RowKernel, *, again: bool) -> Lines:
+def _launcher(kernel: RowKernel, width: int) -> Lines:
     items = [f"_{kernel.name}", _warps(kernel)]
     if kernel.quantize is not None:
         items += [f'"{name}"' for name in ("values", *kernel.quantize.params)]
-    items += ["again_from=AGAIN_FROM"] * again
+    items += ["again_from=AGAIN_FROM"] * reads_again(kernel, width)
+    items += ["registers=REGISTERS"] * bounded(kernel, width)
     return on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
 
 
@@ -233,6 +236,8 @@ def _warps(kernel: RowKernel) -> str:
     """The constant that says how many warps a program has."""
     if kernel.finalize:
         return "WARPS_TO_FINALIZE"
+    if kernel.output_norm and not kernel.norm and not kernel.quantize:
+        return "WARPS_OF_POST_NORM"
     two = "_OF_TWO_NORMS" if kernel.norm and kernel.output_norm else ""
     return f"WARPS{two}{'_TO_QUANTIZE' if kernel.quantize else ''}"
 

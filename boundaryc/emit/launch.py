@@ -7,7 +7,12 @@ and other counts for few rows were measured on an H200 beside this, for bfloat16
 
 from __future__ import annotations
 
+from typing import Literal
+
 from boundaryc.plan.kernels import RowKernel
+
+Late = Literal["", "most", "all"]
+"""What waits for a norm of the output: nothing, all but its own weights, or those too."""
 
 
 def reads_again(kernel: RowKernel, width: int) -> bool:
@@ -41,20 +46,30 @@ def warps(width: int, *, quantizes: bool = False) -> int:
     [1, 8, 8, 16]
     """
     block = _block(width)
-    most = 8 if quantizes or width < 4096 or not _fills(width) else 16
-    return max(1, min(most, block // 256))
+    few = block <= 8192 if quantizes else width < 4096 or not _fills(width)
+    return max(1, min(8 if few else 16, block // 256))
+
+
+def warps_of_post_norm(width: int) -> int:
+    """The warps of a program with a norm of the output alone, whose sum is nearly all it waits for.
+
+    >>> [warps_of_post_norm(width) for width in (64, 4096, 7168, 16384)]
+    [1, 8, 8, 16]
+    """
+    block = _block(width)
+    return max(1, min(8 if block <= 8192 else 16, block // 256))
 
 
 def warps_of_two(width: int, *, quantizes: bool = False) -> int:
     """The warps of a program with two norms, which wait for one another twice: fewer.
 
     >>> [warps_of_two(width) for width in (64, 2048, 4096, 5120, 8192, 16384)]
-    [1, 4, 8, 8, 4, 16]
+    [1, 4, 8, 8, 8, 16]
     """
     block = _block(width)
     if quantizes or block <= 4096:
         return max(1, min(16, block // 512))
-    return 4 if block == 8192 and _fills(width) else block // 1024
+    return block // 1024
 
 
 def warps_to_finalize(width: int) -> int:
@@ -70,13 +85,55 @@ def warps_to_finalize(width: int) -> int:
     return max(1, min(most, block // 256))
 
 
-def loads_late(kernel: RowKernel, width: int) -> bool:
-    """Whether a program with two norms loads the second's parameters only after the first.
+def loads_late(kernel: RowKernel, width: int) -> Late:
+    """What a program with a norm of the output loads only when it is needed.
 
-    Its threads have 32 or 64 values then, beside which they have no room for both.
+    Where its threads have 32 values, the residual and the second norm's weights find no room beside
+    them; where there are 16 warps of such threads, neither do the first's. Another program runs in
+    that room, and its loads are under way meanwhile.
+
+    >>> both = RowKernel("rms_norm", adds=True, output_norm="rms_norm")
+    >>> [loads_late(both, width) for width in (4096, 7168, 16384)]
+    ['', 'most', 'all']
     """
-    two = kernel.norm is not None and kernel.output_norm is not None
-    return two and kernel.quantize is None and width > 4096
+    block = _block(width)
+    if kernel.output_norm is None or not kernel.adds or kernel.quantize is not None:
+        return ""
+    if block > 8192:
+        return "all"
+    return "most" if kernel.norm is not None and block > 4096 else ""
+
+
+def registers(width: int) -> int | None:
+    """How many registers a thread of a `bounded` kernel may have; None where none are.
+
+    So many that four programs of 4,096 columns share a multiprocessor, three of 8,192 and two of
+    16,384.
+
+    >>> [registers(width) for width in (2048, 4096, 7168, 16384)]
+    [None, 64, 80, 64]
+    """
+    block = _block(width)
+    return {4096: 64, 8192: 80, 16384: 64}.get(block)
+
+
+def bounded(kernel: RowKernel, width: int) -> bool:
+    """Whether a kernel runs faster with few registers, measured for RMS norms."""
+    if registers(width) is None or {kernel.norm, kernel.output_norm} - {"rms_norm", None}:
+        return False
+    if kernel.quantize is not None:
+        plain = not (kernel.finalize or kernel.addition)  # these hold more than what was measured
+        return plain and kernel.norm is not None and kernel.output_norm is None
+    return loads_late(kernel, width) != ""
+
+
+def divides_by_halves(kernel: RowKernel, width: int) -> bool:
+    """Whether values are divided by their scale in two halves, of which one waits undivided.
+
+    The compiler divides all that it is given side by side, and of 16,384 columns a thread has more
+    than its registers hold.
+    """
+    return kernel.quantize is not None and kernel.quantize.scale != "group128" and width > 8192
 
 
 def _block(width: int) -> int:

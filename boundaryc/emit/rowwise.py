@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
-from boundaryc.emit.launch import again_from, warps, warps_of_two, warps_to_finalize
+from boundaryc.emit.launch import (
+    again_from,
+    registers,
+    warps,
+    warps_of_post_norm,
+    warps_of_two,
+    warps_to_finalize,
+)
 from boundaryc.emit.layout_text import bracketed_import, listed
 from boundaryc.emit.norms import Norms
 from boundaryc.plan.kernels import KERNELS, NORMS, RowKernel
@@ -33,6 +40,7 @@ class RowwiseView:
     by_eight: bool
     warps: tuple[tuple[str, int], ...]
     again_from: int | None
+    registers: int | None
     rounded: bool
     may_round: bool
     scaled: bool
@@ -76,10 +84,12 @@ def norm_view(
             ("WARPS", warps(width)),
             ("WARPS_TO_QUANTIZE", warps(width, quantizes=True)),
             ("WARPS_TO_FINALIZE", warps_to_finalize(width)),
+            ("WARPS_OF_POST_NORM", warps_of_post_norm(width)),
             ("WARPS_OF_TWO_NORMS", warps_of_two(width)),
             ("WARPS_OF_TWO_NORMS_TO_QUANTIZE", warps_of_two(width, quantizes=True)),
         ),
         again_from=again_from(width),
+        registers=registers(width),
         rounded=norms.rounded,
         may_round="rounded" in norms.varies,
         scaled=scaled,

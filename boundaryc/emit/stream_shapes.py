@@ -1,8 +1,9 @@
 """How a kernel for streams goes through a row, decided from the width.
 
-A program has one row and loads a chunk of columns of every stream at once; whole rows do not fit
-into registers. The mixed row waits for its norm in registers, two values of 16 bits in each; that
-of a wide row in the output, if that is as wide, from where the same program reads it again.
+A program has one row and loads a chunk of columns of every stream at once, and the next chunk
+before it stores the one before; whole rows do not fit into registers. The mixed row waits for its
+norm in registers, two values of 16 bits in each; that of a wide row in the output, if that is as
+wide, from where the same program reads it again.
 """
 
 from __future__ import annotations
@@ -25,22 +26,21 @@ class Shape(NamedTuple):
 def shape(width: int, *, parks: bool) -> Shape:
     """The shape of a kernel for rows of ``width`` columns; ``parks``: its output may be read again.
 
-    With 80 registers three programs of eight warps share a multiprocessor; with more there are two,
-    which wait for memory together.
+    A thread has four columns of a chunk, and with 64 registers four programs of eight warps share a
+    multiprocessor: enough loads are under way, and 1,024 rows take two turns, not nearly three.
 
     >>> shape(5120, parks=True)
-    Shape(chunk=2048, warps=8, registers=80, parks=False)
+    Shape(chunk=1024, warps=8, registers=64, parks=False)
     >>> shape(16384, parks=True)
     Shape(chunk=1024, warps=4, registers=None, parks=True)
     >>> shape(64, parks=False)
     Shape(chunk=64, warps=1, registers=None, parks=False)
     """
     block = 1 << (width - 1).bit_length()
-    if parks and block > 8192:
-        return Shape(1024, 4, None, parks=True)
-    chunk = min(block, 2048 if block <= 8192 else 4096)
-    registers = 80 if chunk == 2048 and width > chunk else None
-    return Shape(chunk, max(1, chunk // 256), registers, parks=False)
+    if block > 8192:
+        return Shape(1024, 4, None, parks=True) if parks else Shape(4096, 16, None, parks=False)
+    chunk = min(block, 1024)
+    return Shape(chunk, max(1, chunk // 128), 64 if width > chunk else None, parks=False)
 
 
 def chunked(width: int) -> Shape:

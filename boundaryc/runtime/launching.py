@@ -18,17 +18,26 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Launcher:
-    """Launches one kernel, a program for each row; ``warps`` are those of a program.
+    """Launches one kernel, a program for each row.
+
+    ``warps`` are those of a program, ``registers`` a thread's at most where rows are of 16 bits.
 
     ``kernel`` takes inputs, outputs, the distances of rows, the constants of a call, whether sums
     are in float64, and whether it may start before the kernel before it has ended. With
     ``again_from`` it also takes whether there are as many rows.
     """
 
-    __slots__ = ("_found", "again_from", "kernel", "warps")
+    __slots__ = ("_found", "again_from", "kernel", "registers", "warps")
 
-    def __init__(self, kernel: Any, warps: int, again_from: int | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        warps: int,
+        again_from: int | None = None,
+        registers: int | None = None,
+    ) -> None:
         self.kernel, self.warps, self.again_from = kernel, warps, again_from
+        self.registers = registers
         self._found: dict[object, Any] = {}
 
     @property
@@ -65,8 +74,9 @@ class Launcher:
             if found is not None:
                 found[rows, 1, 1](*arguments)
                 return
-        options = {"num_warps": self.warps, "launch_pdl": early, "enable_fp_fusion": False}
-        found = self.kernel[(rows,)](*arguments, **options)
+        registers = self.registers if types[0].itemsize <= 2 else None
+        options = {"num_warps": self.warps, "maxnreg": registers, "launch_pdl": early}
+        found = self.kernel[(rows,)](*arguments, **options, enable_fp_fusion=False)
         if key is not None and found is not None:
             self._found[key] = found
 
