@@ -14,7 +14,8 @@ from boundaryc.plan.result import StackPlan
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
+    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Left", "Norm", "add"}
+    | {"OwedOutput"}
     | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )

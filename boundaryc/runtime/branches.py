@@ -26,7 +26,7 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import Position
+from boundaryc.runtime.stream import NOWHERE, Position
 
 Merges = tuple[Callable[..., Tensor | OwedOutput], ...]
 """``(hidden, beside, batch, *update_params) -> output``, one per column: adds two outputs."""
@@ -90,7 +90,7 @@ class _Beside(_Boundary[LeavesT]):
         resume: Resumes = (),
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position | None = None,
+        position: Position = NOWHERE,
         entrance: Entrance | None = None,
     ) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class _Beside(_Boundary[LeavesT]):
         *,
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position | None,
+        position: Position,
         entrance: Entrance | None,
     ) -> Self:
         return type(self)(
@@ -165,9 +165,7 @@ class BesideMixerBoundary(_Beside[Exits], MixerBoundary):
 
     __slots__ = ()
 
-    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
-        """The exit of this batch: a context manager around compute, then its `branch_output`."""
-        return BranchExit(self._leave[batch.plan], batch, self._update, None)
+    _exit = BranchExit
 
 
 class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
@@ -175,6 +173,4 @@ class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
 
     __slots__ = ()
 
-    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
-        """The exit of this batch: a context manager around compute, then its `branch_output`."""
-        return BranchExit(self._leave[batch.plan], batch, self._update, None)
+    _exit = BranchExit
