@@ -14,8 +14,7 @@ from torch import Tensor
 Accumulate = Literal["fp32", "rounded"]
 """What a norm reads of a sum: "fp32" the unrounded one, "rounded" the one that is stored."""
 
-_F64 = torch.float64
-_FLOAT, _DOUBLE = Tensor.float, Tensor.double  # cheaper to call than Tensor.to
+_F32, _F64 = torch.float32, torch.float64
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -47,18 +46,18 @@ def add_rms_norm(
         _refuse(x, residual)
     if weight.dim() != 1 or weight.numel() != x.size(-1):
         _refuse_weight(x, weight)
-    widen = _DOUBLE if kind is _F64 or stored is _F64 else _FLOAT
-    total = widen(x)
+    wide = _F64 if kind is _F64 or stored is _F64 else _F32
+    total = x.to(wide)
     if scale is not None:
         total = total * scale
-    total = total + residual  # torch widens it
+    total = total + residual.to(wide)
     written = total.to(stored)
     if accumulate == "rounded":
-        total = widen(written)
-    if offset or weight.dtype is _F64:
-        weight = widen(weight)  # 1 plus a small number is 1 in bfloat16
-        weight = weight + offset
-    normed = total * torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps) * weight
+        total = written.to(wide)
+    factor = weight.to(wide)  # first: 1 plus a small number is 1 in bfloat16
+    if offset:
+        factor = factor + offset
+    normed = total * torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps) * factor
     return normed.to(kind), written
 
 

@@ -103,7 +103,7 @@ def start(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
     return norm(stream.residual)
 
 
-def after_sum(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
+def after_sum(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """Sum, add, norm."""
     stream = batch.stream
     value = batch.groups.tp.all_reduce(hidden)
@@ -111,7 +111,7 @@ def after_sum(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
     return value
 
 
-def after_complete(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
+def after_complete(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """Add, norm."""
     stream = batch.stream
     value, stream.residual = norm.add(hidden, stream.residual)
@@ -125,7 +125,7 @@ def after_written(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
     return norm(stream.residual)
 
 
-def sum_only(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
+def sum_only(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """The final norm's sum, on a rank without rows."""
     stream = batch.stream
     value = batch.groups.tp.all_reduce(hidden)

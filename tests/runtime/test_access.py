@@ -50,7 +50,7 @@ def test_r02_the_update_that_travels_runs_once() -> None:
 
         def gated(hidden: Any, batch: Any) -> Any:
             stream = batch.stream
-            value = hidden
+            value = stream.take(hidden)
             stream.residual = stream.residual + value * stream.params[0]
             return stream.residual * 2
 

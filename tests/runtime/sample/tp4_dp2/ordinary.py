@@ -37,7 +37,7 @@ def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
     return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
-def attention_to_mlp_or_experts(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
     """From attention to mlp or experts: sum over attn_tp, add, norm, gather over attn_dp.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
@@ -63,7 +63,7 @@ def mlp_or_experts_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
     return batch.stream.owe(hidden, access=OWES_TP)
 
 
-def mlp_or_experts_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
     """From mlp or experts to attention: sum over tp, slice over attn_dp, add, norm.
 
     in   rows all, owes attn_dp attn_tp  residual rows attn_dp
@@ -95,7 +95,7 @@ def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
     return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
-def mlp_or_experts_to_attention_rs(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
     """From mlp or experts to attention: sum over attn_tp, add, norm.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
@@ -147,7 +147,7 @@ def experts_leave_last_rsv(hidden: Tensor, batch: Batch) -> Tensor:
     return batch.stream.pend(hidden, access=COMPLETE)
 
 
-def experts_to_norm(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def experts_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
     """From experts to the final norm: add, norm.
 
     in   rows attn_dp                    residual rows attn_dp

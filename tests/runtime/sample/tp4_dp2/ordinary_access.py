@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from boundaryc.runtime import Access, Norm, add
+from boundaryc.runtime import Access, Norm, OwedOutput, add
 
 from ..rowwise import add_rms_norm, rms_norm
 
@@ -117,7 +117,9 @@ def read_written(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
     return rms_norm(stream.residual, norm.weight)
 
 
-def attention_to_mlp_or_experts_completed(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def attention_to_mlp_or_experts_completed(
+    hidden: Tensor | OwedOutput, batch: Batch, norm: Norm
+) -> Tensor:
     """From attention's completed output to mlp or experts: add, norm, gather over attn_dp.
 
     collectives: all_gather(attn_dp)
@@ -138,7 +140,9 @@ def attention_to_mlp_or_experts_written(hidden: Tensor, batch: Batch, norm: Norm
     return groups.attn_dp.all_gather(hidden, rows.attn_dp.sizes)
 
 
-def mlp_or_experts_to_attention_completed(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention_completed(
+    hidden: Tensor | OwedOutput, batch: Batch, norm: Norm
+) -> Tensor:
     """From the completed output of mlp or experts to attention: slice over attn_dp, add, norm.
 
     collectives: none
@@ -149,7 +153,9 @@ def mlp_or_experts_to_attention_completed(hidden: Tensor, batch: Batch, norm: No
     return hidden
 
 
-def mlp_or_experts_to_attention_rs_completed(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention_rs_completed(
+    hidden: Tensor | OwedOutput, batch: Batch, norm: Norm
+) -> Tensor:
     """From the completed output of mlp or experts to attention: add, norm.
 
     collectives: none
