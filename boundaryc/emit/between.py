@@ -149,8 +149,11 @@ def overlapped(found: Between, handed: Boundary, rows: int, scope: Scope, calls:
     """
     edge, ways = handed.edge, access(handed, rows)
     source, state = edge.producer, ways.handed_off
+    opening = "hidden = stream.take(hidden)"
+    if state.phase is Phase.STREAM:
+        opening = "stream.take(hidden)"
     base, origin = f"{source}_handed_to_{edge.consumer}", f"From {source}, handed on,"
-    way = Way(base, origin, state, steps(handed)[1], handed.goal)
+    way = Way(base, origin, state, steps(handed)[1], handed.goal, (opening,))
     resume = replace(found.resume, handed=crossed(way, edge.consumer, scope, calls))
     return replace(found, resume=resume, late=left_behind(ways, scope, calls))
 
@@ -281,17 +284,19 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
     source = edge.producer or "start"
     stack = ways.stack_rows
     written = State(Phase.STREAM, stack, 0, stack, handed_off=True)
-    opening = ("stream.residual = hidden",)
+    opening = ("stream.residual = stream.take(hidden)",)
     sequence = replayed(ways.written, written, facts)
     base = f"written_to_{edge.consumer}"
     from_written = Way(base, "From the written stream", written, sequence, goal, opening)
     completed = None
     if ways.completed is not None:
         done = ways.done
-        taken = opening if done.phase is Phase.STREAM else ()
+        taken = "hidden = stream.take(hidden)"
+        if done.phase is Phase.STREAM:
+            taken = "stream.residual = stream.take(hidden)"
         sequence = replayed(ways.completed, done, facts)
         base, origin = f"{source}_completed_to_{edge.consumer}", f"From {source}, completed,"
-        way = Way(base, origin, done, sequence, goal, taken)
+        way = Way(base, origin, done, sequence, goal, (taken,))
         completed = crossed(way, edge.consumer, scope, calls)
     kept = calls.kept
     to_producer, to_input = Shown(), Shown()
@@ -336,6 +341,9 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
     if not own and not any(_sends(step) for step in sequence):
         return None
     start = sequence[0].before
+    opening = "hidden = stream.take(hidden)"
+    if start.phase is Phase.STREAM:
+        opening = "stream.take(hidden)"
     source = boundary.edge.producer or "start"
     way = Way(
         f"{source}_to_{FINAL}_empty",
@@ -343,6 +351,8 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
         start,
         sequence,
         boundary.goal,
+        (opening,),
+        "Tensor | OwedOutput",
     )
     if own:
         return crossed(way, FINAL, scope, calls)

@@ -30,8 +30,7 @@ class Draft:
 
     ``base`` is the name it would like, ``params`` and ``returns`` its typed signature, ``doc`` its
     docstring line by line, ``body`` its statements. ``needs`` are names to import; ``access`` is
-    what an exit leaves in the stream. ``leaves`` are the arguments of a `Left` that stands for the
-    function, where that does nothing else.
+    what an exit leaves in the stream.
     """
 
     base: str
@@ -45,7 +44,6 @@ class Draft:
     custom: frozenset[str] = frozenset()
     sends: tuple[Collective, ...] = ()
     access: str = ""
-    leaves: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -134,7 +132,8 @@ class Way:
     """One way across a boundary: from a state in which the stream may be, by these steps.
 
     ``base`` is the name it would like and ``origin`` where it starts, for people; ``goal`` is where
-    it ends. ``opening`` comes before the steps.
+    it ends. ``opening`` takes
+    what the model passes on, a ``given``.
     """
 
     base: str
@@ -142,14 +141,21 @@ class Way:
     start: State
     steps: tuple[Step, ...]
     goal: Goal
-    opening: tuple[str, ...] = ()
+    opening: tuple[str, ...]
+    given: str = "Tensor"
 
 
 def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
     start, edge = handed_off(boundary), boundary.edge
+    opening: tuple[str, ...] = ()
+    if start.phase is Phase.CONTRIBUTION:
+        opening = ("hidden = stream.take(hidden)",)
+    elif start.phase is Phase.STREAM:
+        opening = ("stream.take(hidden)",)
     source = edge.producer or "start"
+    given = "Tensor" if edge.producer == ENTRY else "Tensor | OwedOutput"
     base = f"{source}_to_{edge.consumer}"
-    way = Way(base, f"From {source}", start, sequence, boundary.goal)
+    way = Way(base, f"From {source}", start, sequence, boundary.goal, opening, given)
     return crossed(way, edge.consumer, scope, calls)
 
 
@@ -178,10 +184,10 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         *contract(scope.mesh, way.start, way.goal),
         *collectives(script),
     )
-    needs = {word.rpartition(" ")[2] for word in named} - {"None", "Tensor"}
+    needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"None", "Tensor"}
     return Draft(
         base=way.base,
-        params=("hidden: Tensor", "batch: Batch", *named),
+        params=(f"hidden: {way.given}", "batch: Batch", *named),
         returns="Tensor" if len(results) == 1 else f"tuple[{tensors}]",
         doc=doc,
         body=body([*published, *way.opening, *script.lines], result=", ".join(results)),
@@ -221,10 +227,6 @@ def _leave(
         before = added_before(shares, scope)
         needs |= helpers(before)
         told = ("", *wrapped("", told_before(shares, scope), indent=4))
-    statements = [*before, *script.lines, last]
-    leaves = left_as_data(last, calls.access) if len(statements) == 1 else ()
-    if leaves:
-        needs = {"Left"}
     return Draft(
         base=f"{boundary.edge.producer}_leave",
         params=(
@@ -234,24 +236,14 @@ def _leave(
         ),
         returns=returns,
         doc=(*_leave_doc(boundary, scope.mesh, script, state), *told),
-        body=body(statements),
+        body=body([*before, *script.lines, last]),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
         access=calls.access,
-        leaves=leaves,
     )
-
-
-def left_as_data(statement: str, access: str) -> tuple[str, ...]:
-    """The arguments of a `Left` that does what ``statement`` does; none where there is no such."""
-    given = (f"access={access}",) if access else ()
-    for call, owes in (("owe", True), ("pend", False)):
-        if statement == f"return stream.{call}({', '.join(('hidden', *given))})":
-            return (f"owes={owes}", *given)
-    return ()
 
 
 def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[str, str]:
@@ -391,9 +383,6 @@ def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> 
     doc = [*told(draft.doc[0], following), *draft.doc[1:]]
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
-    if draft.leaves:
-        said = [f"# {line}".rstrip() for line in doc]
-        return (*said, *bracketed(f"{name} = Left(", draft.leaves, ")"))
     if len(doc) == 1 and len(doc[0]) <= 90:
         doc = [f'"""{doc[0]}"""']
     else:

@@ -14,8 +14,7 @@ from boundaryc.plan.result import StackPlan
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Left", "Norm", "add"}
-    | {"OwedOutput"}
+    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
     | {"add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )

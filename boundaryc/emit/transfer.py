@@ -91,6 +91,7 @@ def transferred(
             plan.finished,
             replayed(plan.received, plan.finished, ways.facts),
             ways.goal,
+            ("hidden = stream.take(hidden)",),
         )
         received = crossed(way, edge.consumer, scope, calls)
         arrived = left_behind(_as_received(ways, plan), scope, calls)

@@ -99,7 +99,7 @@ from boundaryc.runtime.rowwise import (
 )
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
-from boundaryc.runtime.stream import Access, Form, Left, Move, ResidualStream, StreamState
+from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
 from boundaryc.runtime.sum_limits import SumLimits
 from boundaryc.runtime.symmetric import SumWorkspace, SymmetricSums
 from boundaryc.runtime.table import Table
@@ -161,7 +161,6 @@ __all__ = [
     "LayerNormStack",
     "Leave",
     "Leaves",
-    "Left",
     "MappedGroups",
     "Members",
     "Merges",

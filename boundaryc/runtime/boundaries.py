@@ -7,7 +7,7 @@ are kept by reference and read at call time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from torch import Tensor
 
@@ -17,29 +17,16 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import Capture, Collector
 from boundaryc.runtime.crossing import Prepares, Resumes, crossing, resumed
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import (
-    ADDED,
-    NEW,
-    NOTHING_ADDED,
-    Exit,
-    Exits,
-    FfnExit,
-    Leave,
-    MixerExit,
-    check_output,
-)
+from boundaryc.runtime.exits import Exits, FfnExit, Leave, MixerExit, check_output
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import NOWHERE, Form, Left, Position, StreamState
+from boundaryc.runtime.stream import Form, Position, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
 
-# Looked up once: what follows runs several times in every layer of every forward.
 _PLANNED = Form.PLANNED
-_INITIAL, _WRITTEN, _PENDING = StreamState.INITIAL, StreamState.WRITTEN, StreamState.PENDING
-_new = object.__new__
 
 
 LeavesT = TypeVar("LeavesT")
@@ -66,7 +53,7 @@ class _Boundary(Generic[LeavesT]):
         resume: Resumes = (),
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position = NOWHERE,
+        position: Position | None = None,
         entrance: Entrance | None = None,
     ) -> None:
         self._entrance = entrance
@@ -92,7 +79,7 @@ class _Boundary(Generic[LeavesT]):
         *,
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position,
+        position: Position | None,
         entrance: Entrance | None,
     ) -> Self:
         """The same tables with these parameters at this place."""
@@ -126,8 +113,7 @@ class _Boundary(Generic[LeavesT]):
 
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""
-        way = crossing(self._prepare, self._resume, batch)
-        return way(batch.stream.entered(hidden), batch, *self._read)
+        return crossing(self._prepare, self._resume, batch)(hidden, batch, *self._read)
 
 
 class _MixerInput(_Boundary[LeavesT]):
@@ -154,24 +140,16 @@ class _MixerInput(_Boundary[LeavesT]):
         rounding of its own before the read; captures, also those of the stack file, show the
         residual without it, for which a boundary that has any is crossed twice.
         """
-        stream, position = batch.stream, self._position
-        if stream.here is not position.here or stream.extras:
-            stream.reach(position)
-        if stream.state is _INITIAL:
-            stream.expect(hidden)
-        elif (
+        stream = batch.stream
+        stream.reach(self._position)
+        stream.expect(hidden)
+        if (
             stream.form is _PLANNED
             and capture_output is None
             and captured_last_layer_outputs is None
             and post_residual_addition is None
         ):
-            # What `ResidualStream.take` does, without its call.
-            value = stream.value
-            if value is None or hidden is not stream.handle:
-                stream.refuse_output()
-            stream.handle = stream.value = None
-            stream.state = _WRITTEN
-            return self._prepare[batch.plan](value, batch, *self._read)
+            return self._prepare[batch.plan](hidden, batch, *self._read)
         if post_residual_addition is not None:
             return self._with_addition(
                 hidden, batch, post_residual_addition, capture_output, captured_last_layer_outputs
@@ -257,23 +235,12 @@ class AttentionBoundary(_MixerInput[Leaves]):
         [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
         or an unknown one.
         """
-        stream, position = batch.stream, self._position
-        if stream.here is not position.here or stream.extras:
-            stream.reach(position)
-        if type(hidden) is not Tensor:
-            check_output(hidden)
-        leave = self._leave[batch.plan]
-        if type(leave) is Left and not terms:
-            # What `Left` would do, without its calls.
-            if stream.state is not _WRITTEN or stream.handle is not None:
-                stream.refuse()
-            output = OwedOutput() if leave.owes else hidden
-            stream.state, stream.form, stream.params, stream.bare = _PENDING, _PLANNED, (), None
-            stream.handle, stream.value, stream.access = output, hidden, leave.access
-        else:
-            stream.bare = bare(hidden, terms, kept=batch.checks)
-            output = leave(hidden, batch, *self._update, **terms)
-        stream.here, stream.behind, stream.extras = position.following, position, position.extras
+        stream = batch.stream
+        stream.reach(self._position)
+        check_output(hidden)
+        stream.bare = bare(hidden, terms, kept=batch.checks)
+        output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
+        stream.passed(self._position)
         return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
@@ -281,28 +248,14 @@ class AttentionBoundary(_MixerInput[Leaves]):
         raise BoundaryError("a PARTIAL stage leaves its output through finish, not exit")
 
 
-def _open(self: _Boundary[Exits], batch: Batch[Any, Any]) -> Any:
-    """The exit of this batch: a context manager around compute, then its ``finish``."""
-    decision = self._leave[batch.plan]
-    exit_ = _new(self._exit)
-    exit_._boundary, exit_._decision, exit_._batch = self, decision, batch
-    exit_._stream, exit_._phase, exit_._reduced = batch.stream, NEW, False
-    exit_._added = ADDED if decision.before_sum is None else NOTHING_ADDED
-    exit_.bare = exit_._outer = None
-    exit_.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
-    exit_.mlp_reduce_scatter = decision.mlp_reduce_scatter
-    exit_.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
-    exit_.defer_moe_finalize = exit_._leaves_sum = False
-    return exit_
-
-
 class MixerBoundary(_MixerInput[Exits]):
     """Boundary of a token mixer that obeys the exit's decision."""
 
     __slots__ = ()
 
-    _exit: ClassVar[type[Exit]] = MixerExit
-    exit = _open
+    def exit(self, batch: Batch[Any, Any]) -> MixerExit:
+        """The exit of this batch: a context manager around compute, then its ``finish``."""
+        return MixerExit(self._leave[batch.plan], batch, self._update, self._position)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""
@@ -328,7 +281,7 @@ class FfnBoundary(_Boundary[Exits]):
         *,
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position,
+        position: Position | None,
         entrance: Entrance | None,
     ) -> Self:
         same = super()._with(read=read, update=update, position=position, entrance=entrance)
@@ -360,23 +313,15 @@ class FfnBoundary(_Boundary[Exits]):
 
     def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """The stage's input, from what the previous stage handed out: in the read's format."""
-        stream, position = batch.stream, self._position
-        if stream.here is not position.here or stream.extras:
-            stream.reach(position)
-        if stream.state is _INITIAL:
-            stream.expect(hidden)
-        elif stream.form is _PLANNED:
-            # What `ResidualStream.take` does, without its call.
-            value = stream.value
-            if value is None or hidden is not stream.handle:
-                stream.refuse_output()
-            stream.handle = stream.value = None
-            stream.state = _WRITTEN
-            return self._prepare[batch.plan](value, batch, *self._read)
+        batch.stream.reach(self._position)
+        batch.stream.expect(hidden)
+        if batch.stream.form is _PLANNED:
+            return self._prepare[batch.plan](hidden, batch, *self._read)
         return self._cross(hidden, batch)
 
-    _exit: ClassVar[type[Exit]] = FfnExit
-    exit = _open
+    def exit(self, batch: Batch[Any, Any]) -> FfnExit:
+        """The exit of this batch: a context manager around compute, then its ``finish``."""
+        return FfnExit(self._leave[batch.plan], batch, self._update, self._position)
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""

@@ -26,7 +26,7 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import NOWHERE, Position
+from boundaryc.runtime.stream import Position
 
 Merges = tuple[Callable[..., Tensor | OwedOutput], ...]
 """``(hidden, beside, batch, *update_params) -> output``, one per column: adds two outputs."""
@@ -90,7 +90,7 @@ class _Beside(_Boundary[LeavesT]):
         resume: Resumes = (),
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position = NOWHERE,
+        position: Position | None = None,
         entrance: Entrance | None = None,
     ) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class _Beside(_Boundary[LeavesT]):
         *,
         read: tuple[Any, ...] = (),
         update: tuple[Any, ...] = (),
-        position: Position,
+        position: Position | None,
         entrance: Entrance | None,
     ) -> Self:
         return type(self)(
@@ -165,7 +165,9 @@ class BesideMixerBoundary(_Beside[Exits], MixerBoundary):
 
     __slots__ = ()
 
-    _exit = BranchExit
+    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+        """The exit of this batch: a context manager around compute, then its `branch_output`."""
+        return BranchExit(self._leave[batch.plan], batch, self._update, None)
 
 
 class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
@@ -173,4 +175,6 @@ class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
 
     __slots__ = ()
 
-    _exit = BranchExit
+    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+        """The exit of this batch: a context manager around compute, then its `branch_output`."""
+        return BranchExit(self._leave[batch.plan], batch, self._update, None)

@@ -56,5 +56,5 @@ class UnnormedStack(Stack[GroupsT, RowsT, LayerT]):
             raise BoundaryError(UNWRITTEN)
         final = crossing(self._table.norm, self._table.norm_resume, batch)
         leaving = LeavingBatch(batch)
-        output: Tensor = final(stream.entered(hidden), leaving, None)
+        output: Tensor = final(hidden, leaving, None)
         return output

@@ -14,11 +14,10 @@ from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import NOT_ASKED_FOR, HandoffOutput
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
-from boundaryc.runtime.stream import Form, Left, ResidualStream, StreamState
+from boundaryc.runtime.stream import Position
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
-    from boundaryc.runtime.boundaries import _Boundary
     from boundaryc.runtime.fusion import FusedBoundary
 
 Reduce = Callable[[Tensor, Any], Tensor]
@@ -88,11 +87,6 @@ class _Added(Enum):
     ALL = "all"
 
 
-NEW, ADDED, NOTHING_ADDED = _Phase.NEW, _Added.ALL, _Added.NOTHING
-_OPEN, _CLOSED, _FINISHED = _Phase.OPEN, _Phase.CLOSED, _Phase.FINISHED
-_WRITTEN, _PENDING, _PLANNED = StreamState.WRITTEN, StreamState.PENDING, Form.PLANNED
-
-
 class Exit:
     """An open exit: flags for compute while it is entered, ``finish`` once afterwards.
 
@@ -100,19 +94,19 @@ class Exit:
     raises. ``fuse_mlp_allreduce``: do not sum, the next stage does. ``mlp_reduce_scatter``: do not
     sum, the boundary scatters. ``skips_reduction``: either of them. ``defer_moe_finalize``: a MoE
     may return a `HandoffOutput`, and then leaves its sum too, whatever the other flags say.
-    ``bare`` is the output before its additive terms, None where it has none. Its boundary makes it.
+    ``bare`` is the output before its additive terms, None where it has none.
     """
 
     __slots__ = (
         "_added",
         "_batch",
-        "_boundary",
         "_decision",
-        "_leaves_sum",
         "_outer",
         "_phase",
+        "_position",
         "_reduced",
         "_stream",
+        "_update",
         "bare",
         "defer_moe_finalize",
         "fuse_mlp_allreduce",
@@ -120,28 +114,34 @@ class Exit:
         "skips_reduction",
     )
 
-    bare: Bare | None
-    fuse_mlp_allreduce: bool
-    mlp_reduce_scatter: bool
-    skips_reduction: bool
-    defer_moe_finalize: bool
-    _added: _Added
-    _batch: Batch[Any, Any]
-    _boundary: _Boundary[Any]
-    _decision: ExitDecision
-    _leaves_sum: bool
-    _outer: Exit | None
-    _phase: _Phase
-    _reduced: bool
-    _stream: ResidualStream
+    def __init__(
+        self,
+        decision: ExitDecision,
+        batch: Batch[Any, Any],
+        update: tuple[Any, ...],
+        position: Position | None,
+    ) -> None:
+        self._position = position
+        self._decision = decision
+        self._batch = batch
+        self._stream = batch.stream
+        self._reduced = False
+        self.bare: Bare | None = None
+        self._update = update
+        self._outer: Exit | None = None
+        self._phase = _Phase.NEW
+        self._added = _Added.ALL if decision.before_sum is None else _Added.NOTHING
+        self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
+        self.mlp_reduce_scatter = decision.mlp_reduce_scatter
+        self.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
+        self.defer_moe_finalize = False
 
     def __enter__(self) -> Self:
-        if self._phase is not NEW:
+        if self._phase is not _Phase.NEW:
             raise BoundaryError("an exit is entered once; ask the boundary for a new one")
-        self._phase = _OPEN
-        batch = self._batch
-        self._outer = batch.exit
-        batch.exit = self
+        self._phase = _Phase.OPEN
+        self._outer = self._batch.exit
+        self._batch.exit = self
         return self
 
     def __exit__(
@@ -234,31 +234,17 @@ class Exit:
         forward than the exit's, where declared additive terms are missing, and for what is no
         tensor.
         """
-        batch, boundary = self._batch, self._boundary
-        stream, position = batch.stream, boundary._position
-        if self._phase is not _CLOSED or stream is not self._stream or self._added is not ADDED:
-            self._computed(hidden)
-        if type(hidden) is not Tensor:
-            self._check_output(hidden)
-        if stream.here is not position.here or stream.extras:
-            stream.reach(position)
-        self._phase = _FINISHED
+        self._computed(hidden)
+        stream = self._batch.stream
+        stream.reach(self._position)
+        self._phase = _Phase.FINISHED
         stream.bare = self.bare
-        leave = self._decision.leave
-        if type(leave) is Left and type(hidden) is Tensor and not self._leaves_sum:
-            # What `Left` would do, without its calls.
-            if stream.state is not _WRITTEN or stream.handle is not None:
-                stream.refuse()
-            output = OwedOutput() if leave.owes else hidden
-            stream.state, stream.form, stream.params = _PENDING, _PLANNED, ()
-            stream.handle, stream.value, stream.access = output, hidden, leave.access
-        else:
-            output = self._leave(hidden)
-        stream.here, stream.behind, stream.extras = position.following, position, position.extras
+        output = self._leave(hidden)
+        stream.passed(self._position)
         return output
 
     def _leave(self, hidden: Tensor) -> Tensor | OwedOutput:
-        return self._decision.leave(hidden, self._batch, *self._boundary._update)
+        return self._decision.leave(hidden, self._batch, *self._update)
 
     def _in_compute(self) -> None:
         """Sees that the exit is open: BoundaryError where it is not."""
@@ -314,7 +300,7 @@ class BranchExit(Exit):
         self._computed(hidden)
         self._phase = _Phase.FINISHED
         outer, self._stream.bare = self._stream.bare, self.bare
-        output: BranchOutput = self._decision.leave(hidden, self._batch, *self._boundary._update)  # type: ignore[assignment]
+        output: BranchOutput = self._decision.leave(hidden, self._batch, *self._update)  # type: ignore[assignment]
         self._stream.bare = outer
         return output
 

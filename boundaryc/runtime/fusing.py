@@ -12,12 +12,12 @@ from boundaryc.runtime.boundaries import FfnBoundary
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import FfnExit, check_output
+from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, Form
+from boundaryc.runtime.stream import ANY, Form, Position
 from boundaryc.runtime.table import LayerT
 
 
@@ -27,12 +27,18 @@ class FusingFfnExit(FfnExit):
     Where it leaves the sum, ``fuse_mlp_allreduce`` says so.
     """
 
-    __slots__ = ("_fused",)
+    __slots__ = ("_fused", "_leaves_sum")
 
-    def ask(self) -> None:
-        """Asks who may do what this exit decides, before compute sees its flags."""
-        batch, asks = self._batch, self._decision.fused
-        fused = self._fused = None if asks is None else asks(batch)
+    def __init__(
+        self,
+        decision: ExitDecision,
+        batch: Batch[Any, Any],
+        update: tuple[Any, ...],
+        position: Position | None,
+    ) -> None:
+        super().__init__(decision, batch, update, position)
+        fused = None if decision.fused is None else decision.fused(batch)
+        self._fused = fused
         self._leaves_sum = fused is not None and fused.defers_all_reduce(batch)
         if self._leaves_sum:
             self.fuse_mlp_allreduce = self.skips_reduction = True
@@ -51,7 +57,7 @@ class FusingFfnExit(FfnExit):
             return super()._leave(hidden)
         assert self._fused is not None
         decision = self._decision
-        work = Deferred(self._fused, decision.reduce, decision.leave, self._boundary._update)
+        work = Deferred(self._fused, decision.reduce, decision.leave, self._update)
         return self._batch.stream.defer(hidden, work)
 
     def _check_output(self, hidden: object) -> None:
@@ -64,13 +70,9 @@ class FusingFfnBoundary(FfnBoundary):
 
     __slots__ = ()
 
-    _exit = FusingFfnExit
-
     def exit(self, batch: Batch[Any, Any]) -> FusingFfnExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        exit_: FusingFfnExit = super().exit(batch)
-        exit_.ask()
-        return exit_
+        return FusingFfnExit(self._leave[batch.plan], batch, self._update, self._position)
 
 
 class HandoffNorm(Protocol):

@@ -17,8 +17,9 @@ from torch import Tensor
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.collectives import Collective
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.handoffs import HandoffOutput, undone
+from boundaryc.runtime.handoffs import HandoffOutput, taken
 from boundaryc.runtime.mesh import Axes
+from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.rowwise import Accumulate
 
 Fused = tuple[Tensor, Tensor]
@@ -212,13 +213,12 @@ def fusing(prepare: Callable[..., Any], after: Callable[..., Any] | None) -> Cal
     ``after`` does what is left behind a fused kernel; None where nothing is.
     """
 
-    def crossed(value: Tensor | HandoffOutput, batch: Batch[Any, Any], *read: Any) -> Any:
-        stream = batch.stream
-        work = undone(stream)
+    def crossed(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *read: Any) -> Any:
+        work, value = taken(hidden, batch)
         done = work.fused.complete(value, batch, read[0].weight)
         if done is None:
-            return prepare(stream.entered(work.done(value, batch)), batch, *read)
-        prepared, stream.residual = done
+            return prepare(work.done(value, batch), batch, *read)
+        prepared, batch.stream.residual = done
         return prepared if after is None else after(prepared, batch, *read)
 
     return crossed

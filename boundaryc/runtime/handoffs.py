@@ -67,19 +67,14 @@ class Deferred:
         return self.leave(self.reduce(value, batch), batch, *self.update)
 
 
-def undone(stream: ResidualStream) -> Deferred:
-    """The work that an exit deferred, out of the stream that held it: it is done once."""
-    work, stream.deferred, stream.form = cast(Deferred, stream.deferred), None, Form.PLANNED
-    return work
-
-
 def taken(
     hidden: Tensor | OwedOutput, batch: Batch[Any, Any]
 ) -> tuple[Deferred, Tensor | HandoffOutput]:
     """The work that an exit deferred, and what for, out of the stream: it is done once."""
     stream = batch.stream
     value = cast("Tensor | HandoffOutput", stream.take(hidden))
-    return undone(stream), value
+    work, stream.deferred, stream.form = cast(Deferred, stream.deferred), None, Form.PLANNED
+    return work, value
 
 
 def settle(hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Tensor | OwedOutput:

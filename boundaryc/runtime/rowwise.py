@@ -6,15 +6,13 @@ Each rounds once where its result is stored; what else rounds is an argument.
 
 from __future__ import annotations
 
-from typing import Literal, NoReturn
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 Accumulate = Literal["fp32", "rounded"]
 """What a norm reads of a sum: "fp32" the unrounded one, "rounded" the one that is stored."""
-
-_F32, _F64 = torch.float32, torch.float64
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -40,25 +38,11 @@ def add_rms_norm(
     The norm has x's dtype, the sum residual's. ``accumulate`` says which sum the norm reads;
     ``offset`` is added to the weight.
     """
-    # In one piece: it runs twice in a layer, where torch has no kernel of ours.
-    kind, stored = x.dtype, residual.dtype
-    if x.shape != residual.shape:
-        _refuse(x, residual)
-    if weight.dim() != 1 or weight.numel() != x.size(-1):
-        _refuse_weight(x, weight)
-    wide = _F64 if kind is _F64 or stored is _F64 else _F32
-    total = x.to(wide)
-    if scale is not None:
-        total = total * scale
-    total = total + residual.to(wide)
-    written = total.to(stored)
+    total = _total(x, residual, scale)
+    written = total.to(residual.dtype)
     if accumulate == "rounded":
-        total = written.to(wide)
-    factor = weight.to(wide)  # first: 1 plus a small number is 1 in bfloat16
-    if offset:
-        factor = factor + offset
-    normed = total * torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps) * factor
-    return normed.to(kind), written
+        total = written.to(total.dtype)
+    return _normalize(total, weight, eps, offset).to(x.dtype), written
 
 
 def add(x: Tensor, residual: Tensor, scale: float | None = None) -> Tensor:
@@ -74,22 +58,13 @@ def join(partial: Tensor, residual: Tensor) -> Tensor:
 
 
 def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
-    if x.shape != residual.shape:
-        _refuse(x, residual)
+    if x.shape != residual.shape:  # torch would broadcast
+        raise ValueError(f"a contribution of {list(x.shape)} meets {list(residual.shape)} residual")
     accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
     wide = x.to(accumulate)
     if scale is not None:
         wide = wide * scale
     return wide + residual.to(accumulate)
-
-
-def _refuse(x: Tensor, residual: Tensor) -> NoReturn:
-    """ValueError for shapes that torch would broadcast."""
-    raise ValueError(f"a contribution of {list(x.shape)} meets {list(residual.shape)} residual")
-
-
-def _refuse_weight(x: Tensor, weight: Tensor) -> NoReturn:
-    raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
 
 
 def layer_norm(
@@ -130,7 +105,7 @@ def _centred(x: Tensor, weight: Tensor, eps: float, offset: float, bias: Tensor 
 
 def _normalize(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     if weight.shape != x.shape[-1:]:
-        _refuse_weight(x, weight)
+        raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     factor = weight.to(x.dtype)  # first: 1 plus a small number is 1 in bfloat16
     return x * scale * (factor + offset if offset else factor)

@@ -30,17 +30,19 @@ that cut attention by heads:
     # tp2/ordinary.py
     def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor: ...
 
-    attention_leave = Left(owes=True)
+    def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
+        return batch.stream.owe(hidden)
 
-    def attention_to_mlp(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+    def attention_to_mlp(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
         groups, stream = batch.groups, batch.stream
+        hidden = stream.take(hidden)
         hidden = groups.tp.all_reduce(hidden)
         hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
         return hidden
 
     def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor: ...
-    mlp_leave = Left(owes=False)
-    def mlp_to_norm(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor: ...
+    def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor: ...
+    def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor: ...
 
     # tp2/__init__.py
     COLUMNS = (Column("ordinary"),)
@@ -69,7 +71,7 @@ that cut attention by heads:
         groups_type, rows_type = Groups, Rows
 
 What a model may do between two stages has functions of its own in ``tp2/ordinary_access.py``: an
-`Access` that the exit leaves in the stream (``Left(owes=True, access=...)``), and for each
+`Access` that the exit leaves in the stream (``stream.owe(hidden, access=...)``), and for each
 boundary a `Resume` per column (``AttentionBoundary(..., resume=...)``, ``Table(norm_resume=...)``)
 that goes on from an output which was completed early or from a written residual. Without them a
 plain forward runs, and using an output is refused.
@@ -383,7 +385,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         if capture_output is not None and table.norm_resume:
             move = table.norm_resume[batch.plan].producer.move
         leaving = LeavingBatch(batch)
-        result: Tensor = final(stream.entered(hidden), leaving, *read)
+        result: Tensor = final(hidden, leaving, *read)
         if capture_output is not None:
             residual = stream.residual if move is None else move(stream.residual, leaving)
             capture_output(residual, owned=False)

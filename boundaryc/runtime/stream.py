@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -30,47 +30,16 @@ ANY = -1
 """The index of the next stage where it is not known, as after a model wrote the stream itself."""
 
 
-class Place:
-    """Where a stream is: before the stage ``index``. There is one of each, compared by identity."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
-_PLACES: list[Place] = []
-
-
-def place(index: int) -> Place | None:
-    """The place before the stage ``index``; None for `ANY`."""
-    if index == ANY:
-        return None
-    while len(_PLACES) <= index:
-        _PLACES.append(Place(len(_PLACES)))
-    return _PLACES[index]
-
-
+@dataclass(frozen=True, slots=True)
 class Position:
     """Where a stage is in its stack: how many come before it, and its name for people.
 
     ``extras`` are the names of what the model adds to its output before anything else takes it.
-    ``here`` and ``following`` are the places around it. A trace compares them, and reads nothing
-    else that differs between layers alike, so that these share it.
     """
 
-    __slots__ = ("extras", "following", "here", "index", "name")
-
-    def __init__(self, index: int, name: str, extras: tuple[str, ...] = ()) -> None:
-        self.index = index
-        self.name = name
-        self.extras = extras
-        self.here = place(index)
-        self.following = None if index == ANY else place(index + 1)
-
-
-NOWHERE = Position(ANY, "")
-"""The position of a boundary that no stack has placed: its order is not checked."""
+    index: int
+    name: str
+    extras: tuple[str, ...] = ()
 
 
 class StreamState(Enum):
@@ -119,28 +88,11 @@ class Access:
     plain: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The end of a stage that does nothing but leave its output: with its sum, or complete.
-
-    ``access`` is what the model may do with it.
-    """
-
-    owes: bool
-    access: Access | None = None
-
-    def __call__(self, hidden: Tensor, batch: Any) -> Tensor | OwedOutput:
-        """Leaves ``hidden`` in the batch's stream, as a function of its own would."""
-        stream: ResidualStream = batch.stream
-        leave = stream.owe if self.owes else stream.pend
-        return leave(hidden, access=self.access)
-
-
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
-    ``here`` is the place before the stage that comes next, None where that is not known, and
-    ``behind`` is the position of the stage before it. ``extras`` are the names of what is still to be added to its output.
+    ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
+    names the stage before it. ``extras`` are the names of what is still to be added to its output.
     ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
     keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
@@ -153,16 +105,16 @@ class ResidualStream:
 
     __slots__ = (
         "access",
+        "at",
         "bare",
-        "behind",
         "beside",
         "captured",
         "deferred",
         "extras",
         "form",
         "handle",
-        "here",
         "kept",
+        "left",
         "params",
         "residual",
         "rows",
@@ -179,8 +131,8 @@ class ResidualStream:
     params: tuple[Any, ...]
     access: Access | None
     deferred: object
-    here: Place | None
-    behind: Position
+    at: int
+    left: str
     extras: tuple[str, ...]
     rows: int | None
     captured: dict[str, list[Tensor]]
@@ -202,37 +154,22 @@ class ResidualStream:
         self.kept = ()
         self.access = None
         self.deferred = None
-        self.here = None
-        self.behind = NOWHERE
+        self.at = ANY
+        self.left = ""
         self.extras = ()
         self.captured = {} if captured is None else captured
         self.bare = None
         self.beside = {}
 
-    @property
-    def at(self) -> int:
-        """The index of the stage that comes next, `ANY` where that is not known."""
-        return ANY if self.here is None else self.here.index
-
-    @at.setter
-    def at(self, index: int) -> None:
-        self.here = place(index)
-
-    @property
-    def left(self) -> str:
-        """The name of the stage that was left last."""
-        return self.behind.name
-
-    def reach(self, position: Position) -> None:
+    def reach(self, position: Position | None) -> None:
         """Sees that the stage at ``position`` is the one to enter or to leave now.
 
         BoundaryError where it is not. A trace is not followed: layers alike share one, and it would
-        have to be made for each of them. Not needed where ``here`` is that of ``position`` and
-        there are no ``extras``.
+        have to be made for each of them.
         """
-        if position is NOWHERE or is_compiling():
+        if position is None or is_compiling():
             return
-        if self.here in (position.here, None):
+        if self.at in (position.index, ANY):
             self.settle(position.name)
             return
         after = f"after {self.left}" if self.left else "first"
@@ -248,9 +185,13 @@ class ResidualStream:
                 f"{follows}: call add_extras, with None where this batch has none"
             )
 
-    def passed(self, position: Position) -> None:
+    def passed(self, position: Position | None) -> None:
         """Takes note that the stage at ``position`` has left its output."""
-        self.here, self.behind = position.following, position
+        if position is None or is_compiling():
+            self.at, self.extras = ANY, ()
+            return
+        self.at = position.index + 1
+        self.left = position.name
         self.extras = position.extras
 
     def rest(self) -> None:
@@ -296,23 +237,16 @@ class ResidualStream:
         """
         value = self.value
         if value is None or hidden is not self.handle:
-            self.refuse_output()
+            raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
         self.handle = None
         self.value = None
         self.state = StreamState.WRITTEN
         return value
 
-    def entered(self, hidden: Tensor | OwedOutput) -> Any:
-        """What a generated function is given: the value behind ``hidden``, or the stack's input.
-
-        Refuses what `take` refuses.
-        """
-        return hidden if self.state is StreamState.INITIAL else self.take(hidden)
-
     def check(self, hidden: Tensor | OwedOutput) -> Tensor:
         """The value behind ``hidden``, which stays where it is. Refuses what `take` refuses."""
         if self.value is None or hidden is not self.handle:
-            self.refuse_output()
+            raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
         return self.value
 
     def owe(
@@ -427,20 +361,12 @@ class ResidualStream:
         access: Access | None,
     ) -> None:
         if self.state is not StreamState.WRITTEN or self.handle is not None:
-            self.refuse()
+            unstarted = self.state is StreamState.UNSTARTED
+            missing = _NOT_STARTED if unstarted else _UNPREPARED
+            raise BoundaryError(_OCCUPIED if self.handle is not None else missing)
         self.state = StreamState.PENDING
         self.form = Form.PLANNED
         self.handle = handle
         self.value = value
         self.params = params
         self.access = access
-
-    def refuse_output(self) -> NoReturn:
-        """BoundaryError: what is handed in is not what the last stage handed out."""
-        raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
-
-    def refuse(self) -> NoReturn:
-        """BoundaryError: nothing was prepared whose output may be left."""
-        unstarted = self.state is StreamState.UNSTARTED
-        missing = _NOT_STARTED if unstarted else _UNPREPARED
-        raise BoundaryError(_OCCUPIED if self.handle is not None else missing)

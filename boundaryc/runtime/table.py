@@ -112,8 +112,8 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
-def _take_nothing(hidden: Tensor, batch: Batch[Any, Any], *_: Any) -> Tensor:
+def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:
     """The output of a rank without rows, on which no norm runs."""
     stream = batch.stream
     stream.residual = stream.residual[:0]
-    return hidden[:0]
+    return stream.take(hidden)[:0]

@@ -106,7 +106,7 @@ def start(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
 def after_sum(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """Sum, add, norm."""
     stream = batch.stream
-    value = batch.groups.tp.all_reduce(hidden)
+    value = batch.groups.tp.all_reduce(stream.take(hidden))
     value, stream.residual = norm.add(value, stream.residual)
     return value
 
@@ -114,21 +114,21 @@ def after_sum(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Ten
 def after_complete(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """Add, norm."""
     stream = batch.stream
-    value, stream.residual = norm.add(hidden, stream.residual)
+    value, stream.residual = norm.add(stream.take(hidden), stream.residual)
     return value
 
 
 def after_written(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
     """Norm."""
     stream = batch.stream
-    stream.residual = hidden
+    stream.residual = stream.take(hidden)
     return norm(stream.residual)
 
 
 def sum_only(hidden: Tensor | OwedOutput, batch: Any, norm: StandInNorm) -> Tensor:
     """The final norm's sum, on a rank without rows."""
     stream = batch.stream
-    value = batch.groups.tp.all_reduce(hidden)
+    value = batch.groups.tp.all_reduce(stream.take(hidden))
     stream.residual = stream.residual + value
     return value
 

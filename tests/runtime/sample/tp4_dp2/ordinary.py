@@ -45,6 +45,7 @@ def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm:
     collectives: all_reduce(attn_tp), all_gather(attn_dp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
+    hidden = stream.take(hidden)
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return groups.attn_dp.all_gather(hidden, rows.attn_dp.sizes)
@@ -71,6 +72,7 @@ def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm:
     collectives: all_reduce(tp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
+    hidden = stream.take(hidden)
     hidden = groups.tp.all_reduce(hidden)
     hidden = rows.attn_dp.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
@@ -103,6 +105,7 @@ def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, no
     collectives: all_reduce(attn_tp)
     """
     groups, stream = batch.groups, batch.stream
+    hidden = stream.take(hidden)
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden
@@ -155,5 +158,6 @@ def experts_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Te
     collectives: none
     """
     stream = batch.stream
+    hidden = stream.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden

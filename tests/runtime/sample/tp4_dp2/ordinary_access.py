@@ -113,7 +113,7 @@ def read_written(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
     collectives: none
     """
     stream = batch.stream
-    stream.residual = hidden
+    stream.residual = stream.take(hidden)
     return rms_norm(stream.residual, norm.weight)
 
 
@@ -125,6 +125,7 @@ def attention_to_mlp_or_experts_completed(
     collectives: all_gather(attn_dp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
+    hidden = stream.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return groups.attn_dp.all_gather(hidden, rows.attn_dp.sizes)
 
@@ -135,7 +136,7 @@ def attention_to_mlp_or_experts_written(hidden: Tensor, batch: Batch, norm: Norm
     collectives: all_gather(attn_dp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
-    stream.residual = hidden
+    stream.residual = stream.take(hidden)
     hidden = rms_norm(stream.residual, norm.weight)
     return groups.attn_dp.all_gather(hidden, rows.attn_dp.sizes)
 
@@ -148,6 +149,7 @@ def mlp_or_experts_to_attention_completed(
     collectives: none
     """
     rows, stream = batch.rows, batch.stream
+    hidden = stream.take(hidden)
     hidden = rows.attn_dp.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden
@@ -161,5 +163,6 @@ def mlp_or_experts_to_attention_rs_completed(
     collectives: none
     """
     stream = batch.stream
+    hidden = stream.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden
