@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ HOT = 128
 """Up to so many rows the inputs of a launch are in the cache."""
 WALK = 320 << 20
 """Bytes through which launches over more rows walk."""
+
+EXPERTS = 8
+"""Rows of experts for each token, anywhere among those of all."""
 
 Case = Callable[[list[Tensor]], object]
 
@@ -77,6 +81,9 @@ FAMILIES = {
     "sandwich_fp8": Family("rms_add_rms_norm_fp8", 4, 3),
     "post_norm": Family("rms_add", 4, 2),
     "to_fp8": Family("to_fp8", 2, 1),
+    "post_addition": Family("add_addition_rms_norm", 6, 4),
+    "finalize": Family("finalize_add_rms_norm", 2 * EXPERTS + 2, 4),
+    "finalize_fp8": Family("finalize_add_rms_norm_fp8", 2 * EXPERTS + 2, 3),
     "add_layer_norm": Family("add_layer_norm", 4, 4),
     "add_norm_fp8": Family("add_rms_norm_fp8", 4, 3),
     "add_norm_fp8_static": Family("add_rms_norm_fp8_static", 4, 3),
@@ -143,7 +150,16 @@ def inputs(family: Family, rows: int, width: int) -> list[list[Tensor]]:
     def random() -> Tensor:
         return torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
 
-    return [[*[random() for _ in range(1 + parts.adds)], *weights, *step] for _ in range(sets)]
+    def given() -> list[Tensor]:
+        others = [random() for _ in range(parts.adds + parts.addition)]
+        if not parts.finalize:
+            return [random(), *others]
+        experts = torch.randn(rows * EXPERTS, width, device="cuda", dtype=torch.bfloat16)
+        gates = torch.rand(rows, EXPERTS, device="cuda")
+        index = torch.randperm(rows * EXPERTS, device="cuda").view(rows, EXPERTS)
+        return [experts, gates, index, None, *others]  # type: ignore[list-item]
+
+    return [[*given(), *weights, *step] for _ in range(sets)]
 
 
 def timed(call: Case, sets: list[list[Tensor]], launches: int) -> float:
@@ -224,8 +240,11 @@ def host_cost(family: Family, kernels: Any, width: int) -> dict[str, float]:
     function, allocated = (
         getattr(kernels, f"{prefix}{family.kernel}") for prefix in ("", "_made_by_")
     )
-    rows = given[: 1 + parts.adds]
-    weights = [part for part in given[1 + parts.adds :] if part.dim()]
+    if parts.finalize:
+        calls = {"function": function, "operator": operator}
+        return on_host({word: partial(call, *given, *extra) for word, call in calls.items()})
+    rows = given[: 1 + parts.adds + parts.addition]
+    weights = [part for part in given[len(rows) :] if part.dim()]
     early = launching.starts_early(0)
     again = () if launcher.again_from is None else (False,)
     rest = (*[part.stride(0) for part in rows], *extra, False, early, *again)

@@ -68,23 +68,31 @@ def compile(  # noqa: A001 - our verb
     jobs: int = 1,
     dry_run: bool = False,
     replace: bool = False,
+    full: bool = False,
     watch: Watch | None = None,
 ) -> Compiled:
     """Compiles stack files and publishes each stack under ``out``/<stack>, drafts of it beside it.
 
     Everything is compiled before anything is written, in ``jobs`` processes if there is more than
     one file; with ``dry_run`` the result says what would be written. What another file that is
-    still there was compiled to is only replaced with ``replace``. Raises BoundarycError with
-    what is wrong in all of the files, PublishError if the output cannot be written as asked.
+    still there was compiled to is only replaced with ``replace``. A stack is compiled only if its
+    meaning, the compiler or a published file is not what its manifest records; with ``full``,
+    always. Raises BoundarycError with what is wrong in all of the files, PublishError if the output
+    cannot be written as asked.
     """
     from boundaryc.emit.publish import preview, publish_all
+    from boundaryc.plan.collector import uncollected
 
     folder = Path(out)
-    builds = _rendered(_made(partial(_build, out=folder), sources, jobs, watch))
+    make = _build if full else _recognise_or_build
+    with uncollected():  # nor between two stacks: there is much that is remembered
+        made = _made(partial(make, out=folder), sources, jobs, watch)
+    builds = _rendered(made)
     if not replace:
         _claim(builds, folder)
     put = preview if dry_run else publish_all
-    done = put([build.output for build in builds], folder, _renamed(builds, folder))
+    changed = put([build.output for build in builds], folder, _renamed(made, folder))
+    done = _in_order(made, changed)
     kept = [
         f"{one.stack}/{name} is not generated any more; it stays because it was edited or is in "
         "no manifest"
@@ -97,7 +105,7 @@ def compile(  # noqa: A001 - our verb
         for one in done
         for name in one.edited
     ]
-    notes = (*(note for build in builds for note in build.notes), *kept)
+    notes = (*(note for one in made for note in one.notes), *kept)
     return Compiled(tuple(done), notes, tuple(replaced))
 
 
@@ -237,19 +245,34 @@ def _without_proxies(one: Build | Recognised) -> Build | Recognised:
 
 
 def _rendered(made: Iterable[Build | Recognised]) -> list[Build]:
-    from boundaryc.emit.build import Build
+    from boundaryc.emit.freshness import Recognised
 
-    return [one for one in made if isinstance(one, Build)]
+    return [one for one in made if not isinstance(one, Recognised)]
 
 
-def _renamed(builds: Iterable[Build], out: Path) -> list[str]:
+def _in_order(made: Iterable[Build | Recognised], changed: Iterable[Published]) -> list[Published]:
+    """What became of each stack, and then of those that are not made any more."""
+    from boundaryc.emit.freshness import Recognised
+    from boundaryc.emit.publish import Published
+
+    found = {one.stack: one for one in changed}
+    known: list[Published] = []
+    for one in made:
+        if isinstance(one, Recognised):
+            known.append(Published(one.name, (), one.names, (), ()))
+        else:
+            known.append(found.pop(one.name))
+    return [*known, *found.values()]
+
+
+def _renamed(made: Iterable[Build | Recognised], out: Path) -> list[str]:
     """Published stacks that their sources do not make any more."""
     from boundaryc.emit.freshness import published
 
-    made = {build.name for build in builds}
-    files = {build.source.resolve() for build in builds}
+    names = {one.name for one in made}
+    files = {one.source.resolve() for one in made}
     return [
         folder.name
         for folder, source in published(out)
-        if folder.name not in made and source is not None and source.resolve() in files
+        if folder.name not in names and source is not None and source.resolve() in files
     ]

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 @files_and_out
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--replace", is_flag=True, help="Replace what another file was compiled to.")
+@click.option("--full", is_flag=True, help="Compile also what its manifest says is unchanged.")
 @json_too
 @output_style
-def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool) -> None:
+def compile_(
+    files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool, full: bool
+) -> None:
     """Compiles stack files and publishes the code, all of it or nothing.
 
     Example: boundaryc compile models/qwen3/stack.yaml --out generated
@@ -40,7 +43,13 @@ def compile_(files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, repla
     sources = chosen(files, out)
     with progress(how, "compiling") as watch:
         done = api.compile(
-            *sources, out=out, jobs=jobs, dry_run=dry_run, replace=replace, watch=watch
+            *sources,
+            out=out,
+            jobs=jobs,
+            dry_run=dry_run,
+            replace=replace,
+            full=full,
+            watch=watch,
         )
     for warning in done.warnings:
         if how.format == "github":

@@ -93,7 +93,7 @@ def cost(
         names = names or [one.name for one in source.stack.topologies]
         link = Link(latency, bandwidth)
         plans = [deployed(source, name, variants, link) for name in dict.fromkeys(names)]
-        found = costs(plans, _tokens(tokens), policies, padding)
+        found = costs(plans, token_counts(tokens), policies, padding)
     except AskedError as problem:
         raise click.UsageError(str(problem)) from None
     how = style()
@@ -101,7 +101,8 @@ def cost(
     how.document("cost", **asdict(found))
 
 
-def _tokens(text: str) -> tuple[int, ...]:
+def token_counts(text: str) -> tuple[int, ...]:
+    """The numbers of --tokens, each once. Raises AskedError for what is none."""
     from boundaryc.report.deployment import AskedError
 
     numbers = [int(one) for one in text.split(",") if one.isdecimal()]

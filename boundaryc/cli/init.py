@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from-config",
     "config",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The config.json of a Hugging Face model. Without it a small dense stack is written.",
 )
 @click.option(
@@ -62,7 +62,8 @@ def init(
     Example: boundaryc init --from-config config.json --topology tp8 --topology tp8-attn_dp4
 
     Exits 1 where something is left to you: a model of no known family, what its config says and
-    the file cannot, or a config that is wrong. Exits 2 where the file is there already.
+    the file cannot, or a config that is wrong. Exits 2 where the file is there already, or the
+    config is not.
     """
     from boundaryc.language.files import check_name
     from boundaryc.scaffold.config import read_config

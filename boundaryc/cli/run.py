@@ -26,6 +26,7 @@ COMMANDS = {
     "graph": "boundaryc.cli.graph:graph",
     "init": "boundaryc.cli.init:init",
     "lint": "boundaryc.cli.lint:lint",
+    "report": "boundaryc.cli.report:report",
     "schema": "boundaryc.cli.schema:schema",
     "trace": "boundaryc.cli.trace:trace",
     "verify": "boundaryc.cli.verify:verify",

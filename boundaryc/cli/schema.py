@@ -12,6 +12,7 @@ NAMES = (
     "generated_line",
     "cost",
     "graph",
+    "report",
     "init",
     "diff",
     "env",

@@ -1,18 +1,20 @@
-"""The view of a variant's other module: what runs when a model uses an output between stages."""
+"""A variant's other modules: what runs when a model uses an output between stages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from boundaryc.emit.between import AccessDraft, ResumeDraft, Shown
+from boundaryc.emit.between import MOVED, AccessDraft, ResumeDraft
 from boundaryc.emit.collected import Named, TopologyFunctions, VariantFunctions
 from boundaryc.emit.drafts import Draft, rendered
-from boundaryc.emit.imports import module_imports
+from boundaryc.emit.function_names import access_module
 from boundaryc.emit.layout_text import closed, indented, tuple_lines, wrapped
+from boundaryc.emit.parts import Block, Part, divided
+from boundaryc.emit.shown import shown
 from boundaryc.emit.topology_views import quoted
 from boundaryc.emit.transfer import TransferDraft
 from boundaryc.emit.variant_views import batches
-from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan
 from boundaryc.topology import Mesh
 
@@ -25,55 +27,58 @@ ABOUT = (
 )
 
 
-def access_view(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> ModuleView:
-    """The view of one batch variant's other module."""
+def access_parts(functions: TopologyFunctions, known: VariantFunctions) -> tuple[Part, ...]:
+    """The other modules of a batch variant; divided, each way into a stage is in one of its own."""
+    return divided(access_module(known.variant), "to", tuple(_blocks(functions, known)))
+
+
+def access_doc(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions, part: Part
+) -> Lines:
+    """The docstring of one of these modules."""
     stack, topology = plan.stack.name, functions.plan.spec.name
-    drafts = [named.draft for named in known.beside.values()]
-    records = {"Resume"} | ({"Access"} if known.accesses else set())
-    if any(_is_shown(one.draft) for one in known.resumes.values()):
-        records.add("CaptureMove")
-    if any(one.draft.transfer for one in known.resumes.values()):
-        records.add("Transfer")
-    return ModuleView(
-        doc=(
-            "What runs when a model uses an output between two stages.",
-            "",
-            f"{stack} on {topology}, {batches(known.variant)}.",
-            "",
-            *wrapped("", ABOUT),
-        ),
-        imports=module_imports(plan, drafts, records),
-        blocks=tuple(_blocks(functions, known)),
+    title, about = "What runs when a model uses an output between two stages", ABOUT
+    if part.stage is not None:
+        target = shown(plan.stack, part.stage)
+        title = f"What runs when a model uses an output, on the way to {target}"
+        about = f"See `{access_module(known.variant)}.py`."
+    return (
+        f"{title}.",
+        "",
+        f"{stack} on {topology}, {batches(known.variant)}.",
+        "",
+        *wrapped("", about),
     )
 
 
-def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[Lines]:
+def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[Block]:
     """Each constant behind the functions that it is the first to name."""
     written: set[tuple[object, ...]] = set()
 
-    def new(drafts: Iterable[Draft]) -> Iterator[Lines]:
+    def new(drafts: Iterable[Draft], stage: str | None) -> Iterator[Block]:
         for draft in drafts:
             if draft.key not in written:
                 written.add(draft.key)
                 named = known.beside[draft.key]
-                yield rendered(draft, named.name, "", named.when)
+                lines = rendered(draft, named.name, "", named.when)
+                # What moves or sums one tensor leads to no stage.
+                yield Block(named.name, lines, None if draft.params == MOVED else stage, draft)
 
     # Those without a function stand at the end: a module begins with one.
     accesses = [left for left in known.accesses.values() if left.draft.functions()]
     for left in accesses:
-        yield from new(left.draft.functions().values())
+        yield from new(left.draft.functions().values(), None)
         yield _access(left, known)
     late = [left for left in known.accesses.values() if not left.draft.functions()]
     for resume in _as_met(functions, known):
-        yield from new(resume.draft.functions())
+        stage = resume.uses[0].edge.consumer
+        yield from new(resume.draft.functions(), stage)
         if resume.draft.transfer:  # it names them
             yield from (_access(left, known) for left in late)
             late = []
-        yield _resume(resume, functions, known)
+        yield _resume(resume, functions, known, stage)
     for named in known.beside.values():
-        yield from new([named.draft])
+        yield from new([named.draft], named.uses[0].edge.consumer)
     yield from (_access(left, known) for left in late)
 
 
@@ -83,19 +88,19 @@ def _as_met(functions: TopologyFunctions, known: VariantFunctions) -> Iterable[N
     return sorted(known.resumes.values(), key=lambda one: met.index(one.uses[0].edge))
 
 
-def _access(left: Named[AccessDraft], known: VariantFunctions) -> Lines:
-    fields = [
-        f"{field}={known.beside[draft.key].name}" for field, draft in left.draft.functions().items()
-    ]
+def _access(left: Named[AccessDraft], known: VariantFunctions) -> Block:
+    found = {field: known.beside[draft.key].name for field, draft in left.draft.functions().items()}
+    fields = [f"{field}={name}" for field, name in found.items()]
     if not left.draft.plain:
         fields.append("plain=False")
-    return _record(left.name, "Access", fields)
+    lines, names = _record(left.name, "Access", fields), tuple(found.values())
+    return Block(left.name, lines, None, records=frozenset({"Access"}), names=names)
 
 
 def _resume(
-    resume: Named[ResumeDraft], functions: TopologyFunctions, known: VariantFunctions
-) -> Lines:
-    draft = resume.draft
+    resume: Named[ResumeDraft], functions: TopologyFunctions, known: VariantFunctions, stage: str
+) -> Block:
+    draft, records = resume.draft, {"Resume"}
     fields = [f"written={known.beside[draft.written.key].name}"]
     if draft.completed:
         fields.append(f"completed={known.beside[draft.completed.key].name}")
@@ -103,16 +108,32 @@ def _resume(
         fields.append(f"handed={known.beside[draft.handed.key].name}")
     if draft.fused:
         fields.append(f"fused={known.beside[draft.fused.key].name}")
-    for field, shown in (("producer", draft.producer), ("input", draft.input)):
-        arguments = [known.beside[shown.move.key].name] if shown.move else []
-        arguments += ["owned=True"] if shown.owned else []
-        arguments += ["allocates=True"] if shown.allocates else []
+    if draft.finalized:
+        fields.append(f"finalized={known.beside[draft.finalized.key].name}")
+    if draft.added:
+        fields.append(f"added={known.beside[draft.added.key].name}")
+    for field, move in (("producer", draft.producer), ("input", draft.input)):
+        arguments = [known.beside[move.move.key].name] if move.move else []
+        arguments += ["owned=True"] if move.owned else []
+        arguments += ["allocates=True"] if move.allocates else []
         if arguments:
+            records.add("CaptureMove")
             fields.append(f"{field}=CaptureMove({', '.join(arguments)})")
+    ways = (
+        *(draft.written, draft.completed, draft.handed, draft.fused),
+        *(draft.finalized, draft.added),
+    )
+    named = [one for one in (*ways, draft.producer.move, draft.input.move) if one]
+    names = []
     travels: Lines = ()
     if draft.transfer:
+        records.add("Transfer")
+        named += draft.transfer.functions().values()
+        names += [known.accesses[one.key].name for one in draft.transfer.accesses().values()]
         travels = indented(closed(_transfer(draft.transfer, functions.plan.mesh, known)))
-    return _record(resume.name, "Resume", fields, travels)
+    names += [known.beside[one.key].name for one in named]
+    lines = _record(resume.name, "Resume", fields, travels)
+    return Block(resume.name, lines, stage, records=frozenset(records), names=tuple(names))
 
 
 def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Lines:
@@ -137,8 +158,3 @@ def _transfer(draft: TransferDraft, mesh: Mesh, known: VariantFunctions) -> Line
 
 def _record(name: str, kind: str, fields: list[str], more: Lines = ()) -> Lines:
     return (f"{name} = {kind}(", *(f"    {field}," for field in fields), *more, ")")
-
-
-def _is_shown(resume: ResumeDraft) -> bool:
-    """Whether a resume says anything about showing what was read."""
-    return any(shown != Shown() for shown in (resume.producer, resume.input))

@@ -59,7 +59,7 @@ def added_before(shares: Shares, scope: Scope) -> list[str]:
     """The statements that add to this rank's ``hidden`` what belongs there before the sum."""
     if not shares.owes:
         return [added(name) for name in (*shares.first, *shares.divided)]
-    group, size = scope.group(shares.owes), scope.mesh.size(shares.owes)
+    group, size = scope.group(shares.owes), scope.size(shares.owes)
     lines = [added(name, size) for name in shares.divided]
     if shares.first:
         lines.append(f"if groups.{group}.rank == 0:")
@@ -78,7 +78,7 @@ def told_before(shares: Shares, scope: Scope) -> str:
     if not shares.owes:
         names = [*shares.first, *shares.divided]
         return f"Adds {listed(names)} to the complete output." if names else ""
-    group, size = scope.group(shares.owes), scope.mesh.size(shares.owes)
+    group, size = scope.group(shares.owes), scope.size(shares.owes)
     sentences = []
     if shares.divided:
         sentences.append(f"Every rank of {group} adds 1/{size} of {listed(shares.divided)}.")

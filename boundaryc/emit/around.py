@@ -32,6 +32,7 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     calls = replace(calls, norm=norm_call(plan.stack, consumer))
     if target is not None:
         calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
+        calls = replace(calls, addition=target.post_addition)
     if producer == ENTRY:
         enter = plan.operations[enter_operation(plan.stack)]
         return replace(calls, enter=None if enter.call is None else enter)

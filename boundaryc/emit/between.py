@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from boundaryc.emit.additions import addition
 from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
@@ -23,8 +24,8 @@ from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access, Ops, access
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ class ResumeDraft:
     transfer: TransferDraft | None = None
     handed: Draft | None = None
     fused: Draft | None = None
+    added: Draft | None = None
+    finalized: Draft | None = None
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names."""
-        ways = (self.completed, self.handed, self.fused, self.written)
+        ways = (self.completed, self.handed, self.fused, self.finalized, self.added, self.written)
         own = (*ways, self.producer.move, self.input.move)
         travels = self.transfer.every_function() if self.transfer else ()
         return (*(draft for draft in own if draft is not None), *travels)
@@ -105,7 +108,7 @@ class ResumeDraft:
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two of them the same."""
-        ways = (self.completed, self.handed, self.fused, self.transfer)
+        ways = (self.completed, self.handed, self.fused, self.finalized, self.added, self.transfer)
         others = tuple(one and one.key for one in ways)
         return (self.base, self.written.key, others, self.producer.key, self.input.key)
 
@@ -275,6 +278,7 @@ def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title:
         returns="Tensor",
         doc=(*summary(title, script), *collectives(script)),
         body=body(script.lines, result="value"),
+        needs=frozenset(script.helpers),
     )
 
 
@@ -311,6 +315,7 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
         completed=completed,
         producer=to_producer,
         input=to_input,
+        added=addition(edge, ways, scope, calls),
     )
 
 

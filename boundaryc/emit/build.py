@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boundaryc.emit.diagnose import planned_family
-from boundaryc.emit.manifest import claims
+from boundaryc.emit.notes import notes
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
 from boundaryc.language import Stack, load
@@ -47,24 +47,4 @@ def build(source: Path, out: Path) -> tuple[Build, ...]:
 
 def _built(plan: StackPlan, source: Path, out: Path) -> Build:
     output = emit(plan, origin(plan.stack, source, out))
-    return Build(source, plan.stack, output, (*_skipped(plan), *_claimed(plan)))
-
-
-def _skipped(plan: StackPlan) -> list[str]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for topology in plan.topologies:
-        for skipped in topology.skipped:
-            found.setdefault(skipped, []).append(topology.spec.name)
-    return [
-        f"{plan.stack.name}: no {variant} on {', '.join(names)}: {why}"
-        for (variant, why), names in found.items()
-    ]
-
-
-def _claimed(plan: StackPlan) -> list[str]:
-    return [
-        f"{plan.stack.name}: facts of `{name}` are claimed, not yet verified: "
-        f"{', '.join(claims(operation)) or 'none'}"
-        for name, operation in plan.operations.items()
-        if operation.outside
-    ]
+    return Build(source, plan.stack, output, notes(plan.stack))

@@ -10,7 +10,7 @@ from boundaryc.emit.norms import USUAL, NormCall
 from boundaryc.language.model import Additive, Quantize
 from boundaryc.operations import Operation
 
-OWN_NAMES = ("fused", "input_scale", "norm", "scales", "value", "values")
+OWN_NAMES = ("addition", "experts", "fused", "input_scale", "norm", "scales", "value", "values")
 """What functions call things that a parameter of an operation may be called as well."""
 
 
@@ -31,7 +31,8 @@ class Calls:
     ``latent``: the model makes a latent of it. ``enter`` makes the residual of the stack's input,
     None where it is that input; ``streams`` are those of the residual. What operations are given in
     every batch lies on the rows ``given_on``. ``norm`` is the consumer's, ``output_norm`` the
-    producer's. ``fused`` is the sum that a fused kernel may do with the add and the norm behind it.
+    producer's. ``addition``: the model may add to the residual before it is read. ``fused`` is the
+    sum that a fused kernel may do with the add and the norm behind it.
     """
 
     producer: str
@@ -57,6 +58,7 @@ class Calls:
     given_on: int = 0
     norm: NormCall = USUAL
     output_norm: NormCall = USUAL
+    addition: bool = False
     fused: FusedSum | None = None
 
     @property

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.layout_text import listed
+from boundaryc.emit.parts import Part
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.shown import shown
 from boundaryc.graph.build import Edge
@@ -46,8 +47,9 @@ class Named(Generic[DraftT]):
 class VariantFunctions:
     """The functions of one batch variant, in the order in which a forward meets them.
 
-    ``beside`` are those of its other module, for a model that uses outputs between stages;
-    ``accesses`` and ``resumes`` are what they make up.
+    ``beside`` are those for a model that uses outputs between stages; ``accesses`` and ``resumes``
+    are what they make up. ``parts`` and ``parts_beside`` are the modules of both, ``homes`` and
+    ``homes_beside`` say in which of them a name is.
     """
 
     variant: str
@@ -56,6 +58,10 @@ class VariantFunctions:
     beside: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
     accesses: dict[tuple[object, ...], Named[AccessDraft]] = field(default_factory=dict)
     resumes: dict[tuple[object, ...], Named[ResumeDraft]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    parts_beside: tuple[Part, ...] = ()
+    homes: dict[str, str] = field(default_factory=dict)
+    homes_beside: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

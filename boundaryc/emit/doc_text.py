@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from boundaryc.emit.calls import Script
 from boundaryc.emit.layout_text import wrapped
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 SUMMARY = 92

@@ -19,8 +19,8 @@ from boundaryc.graph.build import ENTRY, FINAL
 from boundaryc.plan import ops
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 
@@ -53,7 +53,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ExitDraft:
-    """The exit of a stage: its flags, and the functions that go with them."""
+    """The exit of a stage: its flags, and the functions that go with them.
+
+    ``finalizes``: a kernel of the stack finishes rows of experts where no fused one does.
+    """
 
     base: str
     fuse: bool
@@ -64,6 +67,7 @@ class ExitDraft:
     before_sum: Draft | None = None
     after_sum: Draft | None = None
     fused: Draft | None = None
+    finalizes: bool = False
 
     def functions(self) -> tuple[Draft, ...]:
         """Every function that it names, in the order in which they run."""
@@ -75,7 +79,7 @@ class ExitDraft:
     def key(self) -> tuple[object, ...]:
         """What makes two exits the same."""
         functions = tuple(function.key for function in self.functions())
-        return (self.base, self.fuse, self.scatter, functions)
+        return (self.base, self.fuse, self.scatter, self.finalizes, functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from boundaryc.emit.lock import locked
 from boundaryc.emit.manifest import NAME, by_another_compiler, inputs, read_manifest
+from boundaryc.emit.notes import notes
 from boundaryc.emit.origin import origin
 from boundaryc.emit.tree import Tree
 
@@ -64,12 +65,13 @@ class Report:
 class Recognised:
     """A stack that is published as its manifest says, from what its source and compiler are now.
 
-    ``files`` counts the manifest too.
+    ``names`` are its files, the manifest last; ``notes`` what its author should know about it.
     """
 
     source: Path
     name: str
-    files: int
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def recognise(stack: Stack, source: Path, out: Path) -> Recognised | None:
@@ -87,7 +89,7 @@ def recognise(stack: Stack, source: Path, out: Path) -> Recognised | None:
             return None
         if any(not tree.claims(name) and tree.ours(name) for name in tree.names()):
             return None
-    return Recognised(source, stack.name, len(recorded.files) + 1)
+    return Recognised(source, stack.name, (*sorted(recorded.files), NAME), notes(stack))
 
 
 def compare(stacks: Sequence[Build | Recognised], out: Path) -> Report:
@@ -97,7 +99,7 @@ def compare(stacks: Sequence[Build | Recognised], out: Path) -> Report:
     with locked(out, shared=True):
         for stack in stacks:
             if isinstance(stack, Recognised):
-                compared += stack.files
+                compared += len(stack.names)
             else:
                 findings += _compare(stack, out)
                 compared += len(stack.output.files)

@@ -167,20 +167,24 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
         "merge": drafts.merge,
         "postprocess": drafts.postprocess,
     }
-    found = {what: f"{variant}.{known.functions[one.key].name}" for what, one in own.items() if one}
+    names = {what: known.functions[one.key].name for what, one in own.items() if one}
     if drafts.exit:
-        found["leave"] = f"{variant}.{known.exits[drafts.exit.key].name}"
+        names["leave"] = known.exits[drafts.exit.key].name
+    found = {what: f"{known.homes[name]}.{name}" for what, name in names.items()}
     if use not in functions.between:
         return found
     beside = functions.between[use]
-    found["resume"] = f"{access_module(variant)}.{known.resumes[beside.resume.key].name}"
+    names = {"resume": known.resumes[beside.resume.key].name}
     if use.edge.consumer == FINAL:
         found["empty"] = "None"
         if beside.empty:
-            found["empty"] = f"{access_module(variant)}.{known.beside[beside.empty.key].name}"
-    return found
+            names["empty"] = known.beside[beside.empty.key].name
+    return found | {what: f"{known.homes_beside[name]}.{name}" for what, name in names.items()}
 
 
 def access_module(variant: str) -> str:
-    """The module of a variant's functions for a model that uses outputs between stages."""
+    """The module of a variant's functions for a model that uses outputs between stages.
+
+    Where it is divided, that of what is left in the stream.
+    """
     return f"{variant}_access"

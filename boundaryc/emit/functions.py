@@ -8,7 +8,7 @@ from dataclasses import replace
 from boundaryc.emit.around import calls_around
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
-from boundaryc.emit.deferral import behind, deferring
+from boundaryc.emit.deferral import deferring, resumed
 from boundaryc.emit.drafts import Drafts, draft, postprocess
 from boundaryc.emit.function_names import name_beside, name_functions
 from boundaryc.emit.fused import attempted, fused_sum
@@ -77,9 +77,7 @@ def _between(
     found = alike[key]
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
-    rest = behind(boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
-    if rest is not None:
-        found = replace(found, resume=replace(found.resume, fused=rest))
+    found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
     rows = regime(variant, scope.mesh).rows
     handed = _handed(plan, boundary, rows)
     if handed is None:

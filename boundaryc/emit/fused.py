@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundaryc.graph.build import ENTRY, FINAL, Edge
-from boundaryc.language.model import Stage
+from boundaryc.language.model import BUILTIN, Stage
 from boundaryc.operations import final_read
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary, StackPlan
@@ -17,7 +17,11 @@ TAIL = (ops.Capture, ops.Quantize)
 
 @dataclass(frozen=True, slots=True)
 class FusedSum:
-    """One such boundary, see `runtime.FusionPlan`; ``owes`` and ``rows`` are atoms."""
+    """One such boundary, see `runtime.FusionPlan`; ``owes`` and ``rows`` are atoms.
+
+    ``own``: kernels of the stack finish what its producer has not finalised. Then there may be no
+    sum, and ``owes`` is empty. ``offered``: there is another provider, who may have it.
+    """
 
     producer: str
     consumer: str
@@ -27,16 +31,21 @@ class FusedSum:
     sparse: bool
     finalize: bool
     all_reduce: bool
+    own: bool = False
+    offered: bool = True
 
     def name(self, mesh: Mesh) -> str:
         """The attribute of the groups that has it; the rows of attention are not named."""
         on = f"_on_{mesh.label(self.rows)}" if self.rows & ~mesh.mask("attn_dp") else ""
-        return f"{self.producer}_to_{self.consumer}_over_{mesh.label(self.owes)}{on}"
+        over = f"over_{mesh.label(self.owes)}" if self.owes else "finalized"
+        return f"{self.producer}_to_{self.consumer}_{over}{on}"
 
 
 def attempted(plan: StackPlan, boundary: Boundary) -> bool:
     """Whether a fused kernel may do what the next stage does with the sum it is left."""
     if not _adds_and_norms(plan, boundary.edge) or boundary.edge.consumer == FINAL:
+        return False
+    if not _has_engines(plan):
         return False
     return _is_sum_add_norm(_after_hand_off(boundary))
 
@@ -46,10 +55,16 @@ def fused_sum(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> FusedSum | Non
     edge = boundary.edge
     if not _adds_and_norms(plan, edge):
         return None
-    finalize = all_reduce = False
+    own = finalize = all_reduce = False
+    producer = plan.stack.stage(edge.producer)
+    if _is_complete(plan, boundary, producer) and _may_hand_on(plan, producer, edge):
+        return FusedSum(
+            *(edge.producer, edge.consumer, _input(plan, edge), 0, boundary.start.rows),
+            *(producer.sparse, True, False, True, _has_engines(plan)),
+        )
     if _waits(plan, boundary):
-        producer = plan.stack.stage(edge.producer)
-        finalize = _may_hand_on(plan, producer, edge)
+        own = _may_hand_on(plan, producer, edge) and _has_kernels(plan, producer)
+        finalize = _may_hand_on(plan, producer, edge) and (own or _has_engines(plan))
         all_reduce = _may_leave_sum(plan, producer, edge, mesh, boundary.start.owes)
     if not (finalize or all_reduce or attempted(plan, boundary)):
         return None
@@ -59,9 +74,11 @@ def fused_sum(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> FusedSum | Non
         input=_input(plan, edge),
         owes=boundary.start.owes,
         rows=boundary.goal.rows,
-        sparse=plan.stack.stage(edge.producer).sparse,
+        sparse=producer.sparse,
         finalize=finalize,
         all_reduce=all_reduce,
+        own=own,
+        offered=_has_engines(plan),
     )
 
 
@@ -122,6 +139,23 @@ def _waits(plan: StackPlan, boundary: Boundary) -> bool:
     return isinstance(every[0], ops.HandOff) or isinstance(every[1], ops.HandOff)
 
 
+def _has_engines(plan: StackPlan) -> bool:
+    """Whether a provider may be attached to the stack."""
+    return any(name != BUILTIN for name in plan.stack.fusion)
+
+
+def _has_kernels(plan: StackPlan, producer: Stage) -> bool:
+    """Whether the stack's own kernels finish what a MoE hands on."""
+    return BUILTIN in plan.stack.fusion and plan.operations[producer.update].call is None
+
+
+def _is_complete(plan: StackPlan, boundary: Boundary, producer: Stage) -> bool:
+    """Whether a MoE without a sum leaves all to the next stage, which begins with the update."""
+    begins = tuple(type(op) for op in boundary.path.ops[:3])
+    added = begins == (ops.HandOff, ops.Update, ops.Read)
+    return added and not boundary.start.owes and _has_kernels(plan, producer)
+
+
 def _may_hand_on(plan: StackPlan, producer: Stage, edge: Edge) -> bool:
     """Whether a MoE may hand on what it has not finalised: at the end only to the final norm."""
     ends = edge.consumer == FINAL
@@ -142,7 +176,8 @@ def _may_leave_sum(plan: StackPlan, producer: Stage, edge: Edge, mesh: Mesh, owe
 
 
 def _keeps_sum(plan: StackPlan, producer: Stage) -> bool:
-    return producer.kind == "ffn" and (plan.stack.lora or producer.reduction == "local_tail")
+    keeps = plan.stack.lora or producer.reduction == "local_tail"
+    return producer.kind == "ffn" and keeps and _has_engines(plan)
 
 
 def _input(plan: StackPlan, edge: Edge) -> str:

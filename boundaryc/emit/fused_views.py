@@ -41,7 +41,7 @@ def _made(plan: StackPlan, scope: Scope, fused: FusedSum) -> Lines:
     mesh, norm = scope.mesh, plan.stack.norm_of(fused.consumer)
     names = ", ".join(f'"{name}"' for name in mesh.names(fused.rows))
     rows = f"({names},)" if mesh.names(fused.rows)[1:] == () and names else f"({names})"
-    group = mesh.label(fused.owes)
+    group = mesh.label(fused.owes) if fused.owes else ""
     words = {
         "producer": f'"{fused.producer}"',
         "consumer": f'"{fused.consumer}"',
@@ -63,6 +63,7 @@ def _made(plan: StackPlan, scope: Scope, fused: FusedSum) -> Lines:
     return (
         f"self.{fused.name(mesh)} = runtime.FusedBoundary(",
         *indented(closed(plan_lines)),
-        f"    self.{group},",
+        f"    {f'self.{group}' if group else 'runtime.SingleCollective()'},",
+        *(["    own=True,"] if fused.own else []),
         ")",
     )

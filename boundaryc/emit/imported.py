@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
+from boundaryc.plan.row_moves import MOVES
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 OWN_WORDS = (
     *("_to_", "_leave_", "_reduce_", "_tail_", "_before_sum_", "_after_sum_", "_postprocess_"),
-    "_fused_",
+    *("_fused_", "_finalized_", "_with_addition_"),
 )
 """What is in the name of a generated function, and of nothing that is imported."""
 
@@ -17,7 +18,8 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
-    taken |= {*KERNELS, *STREAM_KERNELS, "BiasedNorm"}
+    taken |= {*KERNELS, *STREAM_KERNELS, *MOVES, "BiasedNorm", "ExpertRows"}
+    taken |= {"addition", "experts", "finalize"}
     taken |= {"add_term", "check_term", "join", "latent", "qkv_latent"}
     taken |= {"annotations", "batch", "groups", "hidden", "norm", "rows", "stream"}
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}

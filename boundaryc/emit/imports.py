@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 from boundaryc.emit.drafts import Draft
 from boundaryc.emit.imported import imported_names
@@ -11,22 +11,23 @@ from boundaryc.emit.views import Lines
 from boundaryc.operations import PARAM_TYPES
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
+from boundaryc.plan.row_moves import MOVES
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "FusedBoundary", "InputScale", "Norm", "OwedOutput", "add"}
-    | {"add_term", *PARAM_TYPES.values()}
+    {"BiasedNorm", "BranchOutput", "ExpertRows", "FusedBoundary", "InputScale", "Norm"}
+    | {"OwedOutput", "add", "add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE, STREAMS = frozenset(KERNELS), frozenset(STREAM_KERNELS)
 
 
 def module_imports(
-    plan: StackPlan, drafts: Collection[Draft], more: set[str], *, beside: str = ""
+    plan: StackPlan, drafts: Collection[Draft], more: Set[str], local: Mapping[str, Set[str]]
 ) -> Lines:
     """The imports that ``drafts`` need, and ``more`` of the runtime.
 
-    ``beside`` is the module in which what they leave in the stream is.
+    ``local`` are names that are defined in modules beside this one.
     """
     needs = {need for draft in drafts for need in draft.needs}
     custom = {name for draft in drafts for name in draft.custom}
@@ -39,14 +40,14 @@ def module_imports(
     lines.append("")
     if needs & STREAMS:
         lines += bracketed_import("..hyper", sorted(needs & STREAMS))
+    if needs & MOVES.keys():
+        lines += bracketed_import("..moves", sorted(needs & MOVES.keys()))
     if needs & ROWWISE:
         lines += bracketed_import("..rowwise", sorted(needs & ROWWISE))
-    local = {".layout": ["Batch"]}
-    left = {draft.access for draft in drafts} - {""}
-    if left:
-        local[f".{beside}"] = sorted(left)
-    for module in sorted(local):
-        lines += bracketed_import(module, local[module])
+    beside = {**local, ".layout": {"Batch"}} if drafts else local
+    for module, found in sorted(beside.items()):
+        constants_first = sorted(found, key=lambda name: (not name.isupper(), name))
+        lines += bracketed_import(module, constants_first)
     return tuple(lines)
 
 

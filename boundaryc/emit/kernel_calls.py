@@ -44,6 +44,8 @@ def kernel_of(group: tuple[ops.Operation, ...], calls: Calls) -> RowKernel | Non
         ops.Update in kinds,
         quantize,
         calls.output_norm.function if ops.Transform in kinds else None,
+        addition=ops.Addition in kinds,
+        finalize=ops.Finalize in kinds,
     )
     if kernel == RowKernel(None, adds=True):
         return None if calls.scale is None else kernel
@@ -70,8 +72,10 @@ def fused(
     parameters for an operation by name.
     """
     raw = reads and kernel.norm is None
-    words = ["norm of the output"] if kernel.output_norm else []
+    words = ["finalize"] if kernel.finalize else []
+    words += ["norm of the output"] if kernel.output_norm else []
     words += [added(calls)] if kernel.adds else []
+    words += ["addition"] if kernel.addition else []
     words += ["norm"] if kernel.norm else ["read the residual"] if raw else []
     words += [quantized.said(kernel.quantize)] if kernel.quantize else []
     param = bound(calls.transform)[0] if kernel.output_norm and calls.transform else ""
@@ -85,7 +89,9 @@ def fused(
 def _call(kernel: RowKernel, calls: Calls, names: Tensors, output_param: str) -> str:
     """The statement that calls ``kernel``; ``output_param`` are those of the output's norm."""
     given = [names.residual if kernel.norm and not kernel.adds else names.value]
+    given = ["*experts.parts"] if kernel.finalize else given
     given += [names.residual] if kernel.adds else []
+    given += ["addition"] if kernel.addition else []
     results: tuple[str, ...] = ()
     own = ""
     if kernel.output_norm is not None:
@@ -93,7 +99,7 @@ def _call(kernel: RowKernel, calls: Calls, names: Tensors, output_param: str) ->
         own += calls.output_norm.own.replace(", ", ", output_")
     if kernel.norm is not None:
         given += calls.norm.params(calls.read.params[0])
-        own += calls.norm.own + (calls.norm.summed if kernel.adds else "")
+        own += calls.norm.own + (calls.norm.summed if kernel.adds and not kernel.addition else "")
         results = (names.value,)
     if kernel.quantize is not None:
         given += [f"{name}.input_scale" for name in kernel.quantize.params]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from boundaryc.emit.calls import Script
 from boundaryc.emit.how import Collective
 from boundaryc.emit.scope import Scope
-from boundaryc.plan.search import Goal
+from boundaryc.plan.transitions import Goal
 
 
 def add_latent(script: Script, stage: str, goal: Goal, scope: Scope) -> None:

@@ -57,6 +57,19 @@ def warps_of_two(width: int, *, quantizes: bool = False) -> int:
     return 4 if block == 8192 and _fills(width) else block // 1024
 
 
+def warps_to_finalize(width: int) -> int:
+    """The warps of a program that adds up the rows of experts, of which it has several in flight.
+
+    The more of a block is beyond the row, the fewer were fastest.
+
+    >>> [warps_to_finalize(width) for width in (64, 2048, 4096, 5120, 7168, 8192)]
+    [1, 8, 16, 4, 8, 16]
+    """
+    block = _block(width)
+    most = 16 if width == block else 8 if _fills(width) else 4
+    return max(1, min(most, block // 256))
+
+
 def loads_late(kernel: RowKernel, width: int) -> bool:
     """Whether a program with two norms loads the second's parameters only after the first.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from boundaryc.emit import quantized
+from boundaryc.emit import move_calls, quantized
 from boundaryc.emit.calls import Calls, Names, Script
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step
+from boundaryc.language.model import Quantize
+from boundaryc.plan.row_moves import PLACE
 from boundaryc.plan.state import Phase
 
 
@@ -64,7 +66,8 @@ class Mover:
     def _gather_sum(self, step: Step, gather: int, total: int) -> None:
         place = self.scope.row(gather, step.before.rows)
         group = self.scope.group(gather | total)
-        self._put(f"{self.value} = rows.{place}.place({self.value})")
+        self._put(f"{self.value} = {move_calls.moved(PLACE, self.value, place)}")
+        self._call(PLACE)
         self._complete(step, f"groups.{group}.all_reduce({self.value})")
         owed, moved = self.scope.mesh.label(total), self.scope.mesh.label(gather)
         self._say(f"sum over {owed} and gather over {moved} at once")
@@ -118,10 +121,21 @@ class Mover:
 
     def _reorder(self, step: Step, to_tokens: bool) -> None:
         order = "tokens" if to_tokens else "shards"
-        permuted = f"rows.{self.scope.order(step.before.rows)}.to_{order}"
-        for name in self._moving(step):
-            self._put(f"{name} = {permuted}({name})")
+        name, place = f"to_{order}", self.scope.order(step.before.rows)
+        for tensor in self._moving(step):
+            if tensor == quantized.SCALES:  # of few columns
+                self._put(f"{tensor} = rows.{place}.{name}({tensor})")
+                continue
+            self._put(f"{tensor} = {move_calls.moved(name, tensor, place)}")
+            self._call(name)
         self._say(f"to {order.removesuffix('s')} order")
+
+    def _reorder_and_quantize(self, step: Step, quantize: Quantize) -> None:
+        order = self.scope.order(step.before.rows)
+        name, statement = move_calls.moved_and_quantised(quantize, self.value, order)
+        self._put(statement)
+        self._call(name)
+        self._say("to token order", quantized.said(quantize))
 
     def _keep(self, step: Step, moved: str) -> tuple[str, ...]:
         """Moves what a read kept with the residual's rows; its names."""

@@ -118,14 +118,19 @@ class Norms:
         offset = f", {self._name('offset', 'output_')}" if self.offset else ""
         return f"x = runtime.{call}(x, output_weight, {self._name('eps', 'output_')}{offset}{bias})"
 
-    def sum_in_torch(self, name: NormKind, *, scaled: bool) -> tuple[str, ...]:
+    def sum_in_torch(
+        self, name: NormKind, *, scaled: bool, addition: bool = False
+    ) -> tuple[str, ...]:
         """The statements that compute a sum and its norm in torch."""
         call, bias = _runtime(name)
         offset = f", {self._name('offset')}" if self.offset else ""
         eps, scale = self._name("eps"), ", scale" if scaled else ""
-        if self.rounded and "rounded" not in self.varies:
+        if addition or (self.rounded and "rounded" not in self.varies):
             norm = f"runtime.{call}(total, weight, {eps}{offset}{bias}).to(x.dtype)"
-            return (f"total = runtime.add(x, residual{scale})", f"return {norm}, total")
+            return (
+                f"total = {summed(scaled=scaled, addition=addition)}",
+                f"return {norm}, total",
+            )
         how = ", accumulate=seen" if "rounded" in self.varies else ""
         given = f"{eps}{scale}{how}{offset.replace(', ', ', offset=')}{bias}"
         lines = bracketed(
@@ -140,6 +145,12 @@ class Norms:
 
     def _name(self, what: str, of: str = "") -> str:
         return f"{of}{what}" if what in self.varies else what.upper()
+
+
+def summed(*, scaled: bool, addition: bool) -> str:
+    """The sum of a contribution and the residual in torch, each addition rounded."""
+    total = f"runtime.add(x, residual{', scale' if scaled else ''})"
+    return f"runtime.add(addition, {total})" if addition else total
 
 
 def _runtime(name: str, of: str = "") -> tuple[str, str]:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from boundaryc.emit.access_views import access_view
-from boundaryc.emit.collected import TopologyFunctions
+from boundaryc.emit.access_views import access_doc, access_parts
+from boundaryc.emit.collected import TopologyFunctions, VariantFunctions
 from boundaryc.emit.files import Origin, with_header
-from boundaryc.emit.function_names import access_module
 from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.norms import Norms
-from boundaryc.emit.patterns import Pattern, layer_pattern
-from boundaryc.emit.plan_json import plan_json
+from boundaryc.emit.parts import Part, homes, part_imports
+from boundaryc.emit.patterns import layer_pattern
+from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.emit.render import render
+from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
-from boundaryc.emit.tables import topology_tables
+from boundaryc.emit.tables import TopologyTables, topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
-from boundaryc.emit.variant_views import variant_view
-from boundaryc.plan import access
-from boundaryc.plan.result import StackPlan
+from boundaryc.emit.variant_views import variant_doc, variant_parts
+from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.plan.alike import alike
+from boundaryc.plan.result import StackPlan, TopologyPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Output:
 
 def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
-    access.forget()  # of equal ways the first that was met wins: no other stack may decide that
-    functions = [topology_functions(plan, topology) for topology in plan.topologies]
+    groups = [each for group in alike(plan.topologies) for each in _functions(plan, group)]
+    functions = [group[0] for group in groups]
     rowwise = rowwise_view(plan, functions)
     shared = {
         "layers.py": render("layers.py.jinja", layers_view(plan)),
@@ -51,6 +53,10 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     if streams is not None:
         more = ("hyper.py", "hyper_kernels.py")
         shared |= {name: render(f"{name}.jinja", streams) for name in more}
+    moves = moves_view(plan, functions)
+    if moves is not None:
+        more = ("moves.py", "move_kernels.py")
+        shared |= {name: render(f"{name}.jinja", moves) for name in more}
     if sums_over_memory(plan, functions):
         sums = sum_view(plan.stack.name, plan.stack.hidden_size, Norms.of(plan.stack))
         more = ("symmetric.py", "symmetric_kernels.py")
@@ -58,36 +64,91 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)
-    for topology in functions:
-        name = topology.plan.spec.name
-        own = _topology(plan, topology, origin, shared, pattern)
-        modules |= {f"{name}/{file}": text for file, text in own.items()}
-        plans[f"{name}/plan.json"] = plan_json(plan, topology.plan)
+    for group in groups:
+        tables = topology_tables(plan, group[0], pattern)
+        modules_of = _modules(plan, group[0])
+        common = shared_plan(plan, group[0].plan)
+        for topology in group:
+            name = topology.plan.spec.name
+            own = _topology(plan, topology, tables, modules_of, origin, shared)
+            modules |= {f"{name}/{file}": text for file, text in own.items()}
+            plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, common)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
     files = dict(sorted(files.items()))
     files["manifest.json"] = manifest(plan, origin, files)
     return Output(plan.stack.name, origin, files)
 
 
+def _functions(
+    plan: StackPlan, topologies: Sequence[TopologyPlan]
+) -> Iterator[list[TopologyFunctions]]:
+    """The functions of topologies with equal plans, in groups that have the same.
+
+    They have the same unless some function says how many ranks there are.
+    """
+    first = topology_functions(plan, topologies[0])
+    _arrange(plan, first)
+    if first.scope.sized:
+        yield [first]
+        for topology in topologies[1:]:
+            own = topology_functions(plan, topology)
+            _arrange(plan, own)
+            yield [own]
+    else:
+        yield [first, *(replace(first, plan=topology) for topology in topologies[1:])]
+
+
+def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
+    """Puts functions into modules, which gives them their whole names."""
+    for known in functions.variants.values():
+        known.parts = variant_parts(plan, functions, known)
+        known.parts_beside = access_parts(functions, known)
+        known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """A module of functions without the docstring, which names its topology."""
+
+    part: Part
+    known: VariantFunctions
+    imports: Lines
+    blocks: tuple[Lines, ...]
+
+
+def _modules(plan: StackPlan, functions: TopologyFunctions) -> tuple[_Module, ...]:
+    """The modules of functions of a topology, which those with the same functions share."""
+    return tuple(
+        _Module(
+            part,
+            known,
+            part_imports(plan, part, known.homes | known.homes_beside),
+            tuple(block.lines for block in part.blocks),
+        )
+        for known in functions.variants.values()
+        for part in (*known.parts, *known.parts_beside)
+    )
+
+
 def _topology(
     plan: StackPlan,
     functions: TopologyFunctions,
+    tables: TopologyTables,
+    modules_of: Iterable[_Module],
     origin: Origin,
     shared: Mapping[str, str],
-    pattern: Pattern,
 ) -> dict[str, str]:
     """The modules of one topology, which run with those that all topologies share."""
-    tables = topology_tables(plan, functions, pattern)
     view = topology_view(plan, functions, tables, "")
     modules = {
         "__init__.py": render("topology.py.jinja", view),
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
     }
-    for variant, known in functions.variants.items():
-        module = variant_view(plan, functions, known)
-        modules[f"{variant}.py"] = render("module.py.jinja", module)
-        beside = access_view(plan, functions, known)
-        modules[f"{access_module(variant)}.py"] = render("module.py.jinja", beside)
+    for one in modules_of:
+        beside = one.part in one.known.parts_beside
+        doc = (access_doc if beside else variant_doc)(plan, functions, one.known, one.part)
+        text = render("module.py.jinja", ModuleView(doc, one.imports, one.blocks))
+        modules[f"{one.part.module}.py"] = text
     around = {f"../{name}": text for name, text in shared.items()}
     hashed = replace(view, hash=tree_hash(origin, around | modules))
     return modules | {"__init__.py": render("topology.py.jinja", hashed)}

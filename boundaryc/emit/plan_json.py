@@ -6,6 +6,8 @@ Its summary is what the runtime says in the log when the topology is loaded.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from boundaryc.emit.plan_text import op_text
 from boundaryc.emit.summary import summaries
@@ -17,19 +19,36 @@ from boundaryc.topology import Mesh
 WIDTH = 100
 
 
-def plan_json(plan: StackPlan, topology: TopologyPlan) -> str:
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the documents of topologies with equal plans share: all but sizes and names."""
+
+    summary: list[dict[str, list[str]]]
+    boundaries: Mapping[str, list[dict[str, object]]]
+
+
+def shared_plan(plan: StackPlan, topology: TopologyPlan) -> Shared:
+    """What the document of ``topology`` shares with those of others."""
+    boundaries = {
+        variant: [_edge(topology, variant, edge) for edge in plan.graph.edges()]
+        for variant in topology.row_multiples
+    }
+    return Shared(summaries(plan, topology), boundaries)
+
+
+def plan_json(plan: StackPlan, topology: TopologyPlan, shared: Shared) -> str:
     """Every boundary in order, with its alternatives; one operation a line."""
     document = {
         "stack": plan.stack.name,
         "topology": topology.spec.name,
         "mesh": {atom.name: atom.size for atom in topology.mesh.atoms},
         "skipped": dict(topology.skipped),
-        "summary": summaries(plan, topology),
+        "summary": shared.summary,
         "variants": {
             variant: {
                 "row_multiple": multiple,
                 **_few_rows(topology, variant),
-                "boundaries": [_edge(topology, variant, edge) for edge in plan.graph.edges()],
+                "boundaries": shared.boundaries[variant],
             }
             for variant, multiple in topology.row_multiples.items()
         },

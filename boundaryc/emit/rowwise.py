@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
-from boundaryc.emit.launch import again_from, warps, warps_of_two
-from boundaryc.emit.layout_text import listed
+from boundaryc.emit.launch import again_from, warps, warps_of_two, warps_to_finalize
+from boundaryc.emit.layout_text import bracketed_import, listed
 from boundaryc.emit.norms import Norms
 from boundaryc.plan.kernels import KERNELS, NORMS, RowKernel
 from boundaryc.plan.result import StackPlan
@@ -20,7 +20,7 @@ class RowwiseView:
 
     ``offset`` is empty where weights are used as they are. ``own_eps``, ``own_offset`` and
     ``may_round``: calls may say what eps is, what the offset is, and whether the sum is seen
-    rounded.
+    rounded. ``launching`` is what is imported to launch kernels.
     """
 
     name: str
@@ -38,6 +38,7 @@ class RowwiseView:
     scaled: bool
     own_eps: bool
     own_offset: bool
+    launching: str
     kernels: tuple[KernelView, ...]
 
 
@@ -74,6 +75,7 @@ def norm_view(
         warps=(
             ("WARPS", warps(width)),
             ("WARPS_TO_QUANTIZE", warps(width, quantizes=True)),
+            ("WARPS_TO_FINALIZE", warps_to_finalize(width)),
             ("WARPS_OF_TWO_NORMS", warps_of_two(width)),
             ("WARPS_OF_TWO_NORMS_TO_QUANTIZE", warps_of_two(width, quantizes=True)),
         ),
@@ -83,8 +85,22 @@ def norm_view(
         scaled=scaled,
         own_eps="eps" in norms.varies,
         own_offset="offset" in norms.varies,
+        launching=_launching(called),
         kernels=tuple(kernel_view(kernel, width, norms, scaled=scaled) for kernel in called),
     )
+
+
+def _launching(called: Iterable[RowKernel]) -> str:
+    """What the kernels of a module are launched and checked with."""
+    called = list(called)
+    static = any(one.quantize is not None and one.quantize.scale == "static" for one in called)
+    names = ["check_experts", "expert_inputs"] * any(one.finalize for one in called)
+    names += ["check_rows"] * any(one != RowKernel(None, finalize=True) for one in called)
+    names += ["check_input_scale"] * static
+    found = bracketed_import(
+        "boundaryc.runtime.launching", ["Launcher", *sorted(names), "operator"]
+    )
+    return "\n".join(found).removeprefix("from boundaryc.runtime.launching import ")
 
 
 def _titled(called: Iterable[RowKernel]) -> str:

@@ -16,7 +16,8 @@ class Scope:
     moves (moved atoms, rows of the finer side) whose row counts some function looks up, and
     ``orders`` the rows (sharded over a mask) that some function permutes; ``tokens`` are rows, and
     whether they are in token order, of which some function says what they are; ``fused`` are the
-    boundaries that some function may leave to a fused kernel.
+    boundaries that some function may leave to a fused kernel; ``sized``: some function says how
+    many ranks a group has.
     """
 
     mesh: Mesh
@@ -25,6 +26,12 @@ class Scope:
     orders: set[int] = field(default_factory=set)
     tokens: set[tuple[int, bool]] = field(default_factory=set)
     fused: set[FusedSum] = field(default_factory=set)
+    sized: bool = False
+
+    def size(self, axes: int) -> int:
+        """The ranks of a group; a function that says how many is for this topology alone."""
+        self.sized = True
+        return self.mesh.size(axes)
 
     def group(self, axes: int) -> str:
         """The attribute of the group over ``axes``; the layout will have it."""
@@ -33,7 +40,8 @@ class Scope:
 
     def fused_sum(self, fused: FusedSum) -> str:
         """The attribute of a boundary that a fused kernel may take; the layout will have it."""
-        self.group(fused.owes)
+        if fused.owes:
+            self.group(fused.owes)
         self.fused.add(fused)
         return fused.name(self.mesh)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boundaryc.emit import quantized
+from boundaryc.emit import move_calls, quantized
 from boundaryc.emit.calls import OWN_NAMES, Script
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.kernel_calls import Tensors, added, fused, fusible, kernel_of
@@ -12,6 +12,7 @@ from boundaryc.emit.stream_calls import stream_call
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
 from boundaryc.plan.kernels import grouped
+from boundaryc.plan.row_moves import PLACE
 
 
 class Writer(Mover):
@@ -43,6 +44,10 @@ class Writer(Mover):
             self._say(*streams.words)
             self.residual = streams.residual
             return streams.operations
+        quantize = self.calls.quantize
+        if quantize and operations[:2] == [ops.Reorder(to_tokens=True), ops.Quantize()]:
+            self._reorder_and_quantize(sequence[0], quantize)
+            return 2
         group = grouped(operations, fusible(self.calls))[0]
         kernel = kernel_of(group, self.calls)
         if kernel is None:
@@ -114,7 +119,8 @@ class Writer(Mover):
         own, state = self.residual, step.before
         extra, alone = state.residual & ~state.rows, state.owes & ~state.residual
         if extra:
-            own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"
+            own = move_calls.moved(PLACE, own, self.scope.row(extra, state.residual))
+            self._call(PLACE)
         statement = f"{self.value} = join({self.value}, {own})"
         if alone:
             self._put(f"if groups.{self.scope.group(alone)}.rank == 0:")

@@ -58,7 +58,7 @@ def sums_over_memory(plan: StackPlan, functions: Iterable[TopologyFunctions]) ->
 
 def has_kernel(plan: StackPlan, fused: FusedSum) -> bool:
     """Whether a boundary is one of them; the end of the stack is offered to nobody."""
-    return SYMMETRIC in plan.stack.fusion and fused.input != "norm"
+    return SYMMETRIC in plan.stack.fusion and fused.owes != 0 and fused.input != "norm"
 
 
 def kernel_of(plan: StackPlan, fused: FusedSum) -> str:

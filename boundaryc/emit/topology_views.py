@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from boundaryc.emit.collected import TopologyFunctions
-from boundaryc.emit.function_names import access_module
 from boundaryc.emit.fused_views import fused_lines, fused_slots
 from boundaryc.emit.layout_text import (
     WIDTH,
@@ -223,9 +222,12 @@ def _extras(plan: StackPlan) -> Lines:
 
 
 def _modules(functions: TopologyFunctions) -> list[str]:
-    """Every module of functions."""
-    variants = list(functions.variants)
-    return sorted([*variants, *(access_module(variant) for variant in variants)])
+    """Every module from which some boundary has functions."""
+    found: set[str] = set()
+    for known in functions.variants.values():
+        found.update(known.homes.values())
+        found.update(known.homes_beside[resume.name] for resume in known.resumes.values())
+    return sorted(found)
 
 
 def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool, bool]:

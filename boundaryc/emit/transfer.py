@@ -14,9 +14,9 @@ from boundaryc.emit.statements import body
 from boundaryc.emit.steps import replayed
 from boundaryc.graph.build import Edge
 from boundaryc.plan.access import Access, Ops
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
 from boundaryc.plan.transfer import Transfer, bound, transfer
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 
 HIDDEN, RESIDUAL = "hidden_states", "residual"

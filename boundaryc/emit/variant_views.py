@@ -1,19 +1,19 @@
-"""The view of one batch variant's module: its functions, and what a reader should know first."""
+"""The modules of one batch variant: their functions, and what a reader should know first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.drafts import ExitDraft, rendered, sends
-from boundaryc.emit.function_names import access_module, by_base
+from boundaryc.emit.function_names import by_base
 from boundaryc.emit.how import Collective
-from boundaryc.emit.imports import module_imports
 from boundaryc.emit.layers import layer_kinds
 from boundaryc.emit.layout_text import WIDTH, listed, wrapped
+from boundaryc.emit.parts import Block, Part, divided
 from boundaryc.emit.shown import shown
 from boundaryc.emit.topology_views import sizes
-from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.emit.views import Lines
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -24,25 +24,22 @@ AXES = {
 }
 
 
-def variant_view(
+def variant_parts(
     plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> ModuleView:
-    """The view of one batch variant's module."""
-    return ModuleView(
-        doc=_variant_doc(plan, functions, known),
-        imports=_variant_imports(plan, known),
-        blocks=tuple(_blocks(plan, functions, known)),
-    )
+) -> tuple[Part, ...]:
+    """The modules of one batch variant; divided, what runs after a stage is in one of its own."""
+    told = len(edge_lines(plan, functions, known))
+    return divided(known.variant, "after", tuple(_blocks(plan, functions, known)), told=told)
 
 
 def _blocks(
     plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> Iterator[Lines]:
+) -> Iterator[Block]:
     """Functions and decisions as a forward meets them, alternatives behind each other."""
     defined = {group[0].draft.base: group for group in by_base(known.functions.values())}
     decided = {group[0].draft.base: group for group in by_base(known.exits.values())}
     done: set[str] = set()
-    for base in _bases(plan, functions, known.variant):
+    for base, producer in _bases(plan, functions, known.variant).items():
         decisions = decided.get(base, ())
         # A decision names its functions, so all of them come first, also those of an alternative.
         named = [one.base for decision in decisions for one in decision.draft.functions()]
@@ -51,19 +48,24 @@ def _blocks(
                 done.add(each)
                 for function in defined.get(each, ()):
                     following = function.following(plan.stack)
-                    yield rendered(function.draft, function.name, following, function.when)
+                    draft, name = function.draft, function.name
+                    lines = rendered(draft, name, following, function.when)
+                    left = (draft.access,) if draft.access else ()
+                    yield Block(name, lines, producer or None, draft, names=left)
         for decision in decisions:
-            yield _decision(decision.draft, decision.name, known)
+            lines = _decision(decision.draft, decision.name, known)
+            records = frozenset({"ExitDecision"})
+            yield Block(decision.name, lines, producer or None, records=records)
 
 
-def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> Iterable[str]:
-    """The plain names of a variant's functions in the order of a forward."""
+def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> dict[str, str]:
+    """The plain names of a variant's functions in the order of a forward, with their producers."""
     columns = functions.plan.columns
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for edge in plan.graph.edges():
         for use, drafts in functions.drafts.items():
             if use.edge == edge and columns[use.column].variant == variant:
-                found |= dict.fromkeys(drafts.bases())
+                found |= {base: edge.producer for base in drafts.bases() if base not in found}
     return found
 
 
@@ -82,18 +84,24 @@ def _decision(draft: ExitDraft, name: str, known: VariantFunctions) -> Lines:
         f"    reduce={reduce.name},",
         f"    leave={leave.name},",
         *(f"    {field}={known.functions[one.key].name}," for field, one in others.items() if one),
+        *(["    finalize=finalize,"] if draft.finalizes else []),
         ")",
     )
 
 
-def _variant_imports(plan: StackPlan, known: VariantFunctions) -> Lines:
-    drafts = [named.draft for named in known.functions.values()]
-    more = {"ExitDecision"} if known.exits else set()
-    return module_imports(plan, drafts, more, beside=access_module(known.variant))
-
-
-def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> Lines:
+def variant_doc(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions, part: Part
+) -> Lines:
+    """The docstring of a variant's module."""
     topology, mesh = functions.plan, functions.plan.mesh
+    if part.stage is not None:
+        return (
+            f"What runs after {part.stage}.",
+            "",
+            f"{plan.stack.name} on {topology.spec.name}, {batches(known.variant)}.",
+            "",
+            f"`{known.variant}.py` tells what is sent at which boundary, and what the words mean.",
+        )
     lines = [
         f"What runs between the stages of {plan.stack.name} on {topology.spec.name}, "
         f"in {batches(known.variant)}.",
@@ -108,7 +116,7 @@ def _variant_doc(plan: StackPlan, functions: TopologyFunctions, known: VariantFu
     cut = f", batches cut evenly over {listed(even)}" if even else ""
     lines += wrapped("", f"What runs at each boundary, in order (policy {auto}{cut}):")
     lines.append("")
-    lines += _edge_lines(plan, functions, known)
+    lines += edge_lines(plan, functions, known)
     alternatives = any(named.when for named in known.functions.values())
     if alternatives:
         lines += ["", 'Functions that differ by batch, policy or place say so under "when".']
@@ -150,9 +158,8 @@ def _terms(mesh: Mesh) -> Lines:
     )
 
 
-def _edge_lines(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> list[str]:
+def edge_lines(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> list[str]:
+    """What is sent at each boundary, and why."""
     column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
     # Not which layers these are: a module is the same however often its layers are repeated.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from boundaryc.language.allow import apply_allows
 from boundaryc.language.diagnostics import Diagnostic, Label, Severity
 from boundaryc.language.drafts import of_draft
-from boundaryc.language.model import OperationDecl, Stack, Stage, TopologySpec
+from boundaryc.language.model import BUILTIN, OperationDecl, Stack, Stage, TopologySpec
 from boundaryc.language.reader import read
 from boundaryc.language.topologies import inapplicable
 
@@ -160,7 +160,7 @@ def _dead_stage_keys(subject: Subject) -> Iterator[Diagnostic]:
         if stage.joins_sum and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`joins_sum: allow` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.joins_sum", message, "leave out `joins_sum`")
-        deferred = stage.finalize == "deferred"
+        deferred = stage.finalize == "deferred" and BUILTIN not in stack.fusion
         if deferred and not any(_owes(stage, spec) for spec in stack.topologies):
             message = f"`finalize: deferred` can never apply: `{stage.name}` leaves no sum"
             yield _finding(stack, "BC602", f"{path}.finalize", message, "leave out `finalize`")
@@ -177,8 +177,14 @@ def _dead_link(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _dead_fusion(subject: Subject) -> Iterator[Diagnostic]:
-    """BC602: fusion providers where nothing is summed."""
+    """BC602: fusion providers where nothing is summed, own kernels where nothing is handed on."""
     stack = subject.stack
+    finishes = any(stage.finalize == "deferred" for stage in stack.stages)
+    if BUILTIN in stack.fusion and finishes:
+        return  # with or without a sum
+    if BUILTIN in stack.fusion:
+        message = f"`{BUILTIN}` can never apply: no stage has `finalize: deferred`"
+        yield _finding(stack, "BC602", "fusion", message, f"leave out `{BUILTIN}`")
     if stack.fusion and all(spec.tp == 1 for spec in stack.topologies):
         message = "`fusion` can never apply: one rank sums nothing"
         yield _finding(stack, "BC602", "fusion", message, "leave out `fusion`")

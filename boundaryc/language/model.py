@@ -18,6 +18,9 @@ Reduction = Literal["partial", "scoped", "local_tail"]
 Accumulate = Literal["fp32", "rounded"]
 Role = Literal["enter", "update", "read", "transform"]
 
+BUILTIN = "builtin"
+"""The fusion provider that is no engine's: the stack's own kernels finish what a MoE hands on."""
+
 SYMMETRIC = "symmetric_memory"
 """The fusion provider that the runtime has: generated kernels over symmetric memory."""
 
@@ -283,10 +286,10 @@ class Stack:
     is what the payload of cuts between layers is, None where there are none; with `segments` a
     forward may stop between layers and go on later. With `two_batch` a batch may be split into two
     that overlap, with `lora` every stage's input says which tokens its rows are. `residual` is None
-    for the plain one of a single stream. `fusion` names the fusion providers in order. A draft is
-    called `<stack>_<draft>`, has only the stages and operations that it uses, an end of its own, no
-    captures, no extras, no cuts, no segments and no drafts, and its paths are those of a stack file
-    of its own.
+    for the plain one of a single stream. `fusion` names the fusion providers in order, `BUILTIN`
+    perhaps among them. A draft is called `<stack>_<draft>`, has only the stages and operations that
+    it uses, an end of its own, no captures, no extras, no cuts, no segments and no drafts, and its
+    paths are those of a stack file of its own.
     """
 
     name: str

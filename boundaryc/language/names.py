@@ -31,6 +31,8 @@ _MODULES = frozenset(
         "kernels",
         "load",
         "manifest",
+        "move_kernels",
+        "moves",
         "policies",
         "rowwise",
         "runtime",
@@ -49,6 +51,7 @@ _HELPERS = frozenset(
     {"add", "add_rms_norm", "add_term", "check_term", "join", "quantize_fp8"}
     | {"add_biased_layer_norm", "add_layer_norm", "biased_layer_norm", "layer_norm"}
     | {"quantize_int8", "quantized_all_reduce", "rms_norm"}
+    | {"place_rows", "to_shards", "to_tokens"}
 )  # a parameter of that name would hide what its function calls
 
 RESERVED = {

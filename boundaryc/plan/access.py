@@ -3,8 +3,8 @@
 Between two stages a model may complete an output, fold it into the residual, or replace the stream
 by a residual of its own. What then follows has a plan of its own: it starts from the state the
 stream is in and arrives where the boundary arrives. These ways are taken seldom, so each has one
-form for batches of every evenness and for every policy: rows move by their counts, sums are
-all-reduces.
+form for batches of every evenness, for every policy and for groups of every size: rows move by
+their counts, sums are all-reduces, and costs are those of groups of two.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from functools import lru_cache
 from boundaryc.plan.cost import Order
 from boundaryc.plan.ops import AllGather, AllReduce, Operation, Reorder, Slice, Transform
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal, Moves, search
+from boundaryc.plan.search import moves, search
 from boundaryc.plan.state import EdgeFacts, Phase, State
+from boundaryc.plan.transitions import Goal
 
 Ops = tuple[Operation, ...]
 
@@ -57,6 +58,7 @@ def access(boundary: Boundary, rows: int) -> Access:
     """
     state, goal = handed_off(boundary), boundary.goal
     facts = boundary.facts._replace(even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
+    facts = in_twos(facts)
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:
@@ -123,26 +125,19 @@ def handed_off(boundary: Boundary) -> State:
     return state
 
 
-@lru_cache(maxsize=256)
-def _moves_of(facts: EdgeFacts) -> Moves:
-    """The moves under these facts: boundaries with equal facts share what was found."""
-    return Moves(facts)
+def in_twos(facts: EdgeFacts) -> EdgeFacts:
+    """The facts of a mesh that is cut alike, each time in two."""
+    return facts._replace(sizes=(2,) * len(facts.sizes))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def route(start: State, goal: Goal, facts: EdgeFacts, *, rounds: bool) -> Ops:
     """The cheapest way; ``rounds``: nothing reads the sum, so it may be rounded.
 
     LookupError where there is none.
     """
     facts = facts._replace(carries=False) if rounds else facts
-    found = search(start, frozenset({goal}), _moves_of(facts), Order(), facts.scatter)
+    found = search(start, frozenset({goal}), moves(facts), Order(), facts.scatter)
     if goal not in found:
         raise LookupError(f"no way from {start} to {goal}")
     return found[goal].ops
-
-
-def forget() -> None:
-    """Drops what is remembered between boundaries, so that a measurement starts from nothing."""
-    _moves_of.cache_clear()
-    route.cache_clear()

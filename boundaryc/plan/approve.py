@@ -6,12 +6,16 @@ and with partly empty batches. `make prove` and the tests run the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+
 from boundaryc.plan.access import Ops
+from boundaryc.plan.alike import alike
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
-from boundaryc.plan.provenance import check
+from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart, check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
-from boundaryc.plan.result import Boundary, StackPlan, Table
+from boundaryc.plan.result import StackPlan, Table, TopologyPlan
 from boundaryc.topology.contracts import regime
 
 
@@ -24,20 +28,29 @@ def approve(plan: StackPlan) -> StackPlan:
 
     Boundaries that differ only in the sizes of their mesh are one: the checker chooses sizes.
     """
-    seen: set[object] = set()
-    for topology in plan.topologies:
+    for topology, *_ in alike(plan.topologies):
         atoms = len(topology.mesh.atoms)
-        for tables in topology.tables.values():
-            for column, table in zip(topology.columns, tables, strict=True):
-                _check_merges(table)
-                rows = regime(column.variant, topology.mesh).rows
-                for boundary in table.values():
-                    for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
-                        key = (ops, atoms, boundary.facts.even, *declarations(boundary))
-                        if key not in seen:
-                            seen.add(key)
-                            _run(boundary, ops, way, atoms)
+        for variant, table in _distinct(topology):
+            _check_merges(table)
+            rows = regime(variant, topology.mesh).rows
+            for boundary in table.values():
+                for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
+                    fault = _fault(ops, atoms, boundary.facts.even, *declarations(boundary))
+                    if fault is not None:
+                        words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
+                        words += f", {way} at a cut," if way else ""
+                        raise RejectedPlanError(f"{words} on a mesh of {fault}")
     return plan
+
+
+def _distinct(topology: TopologyPlan) -> Iterable[tuple[str, Table]]:
+    """The tables of a topology, each once for a variant: policies share many."""
+    found = {
+        (column.variant, id(table)): table
+        for tables in topology.tables.values()
+        for column, table in zip(topology.columns, tables, strict=True)
+    }
+    return ((variant, table) for (variant, _), table in found.items())
 
 
 def _check_merges(table: Table) -> None:
@@ -57,14 +70,13 @@ def _check_merges(table: Table) -> None:
             raise RejectedPlanError(f"the outputs merged behind {node.producer} do not fit")
 
 
-def _run(boundary: Boundary, ops: Ops, way: str, atoms: int) -> None:
-    """Executes one plan of a boundary; ``way``: what becomes of its output at a cut, if any."""
-    start, goal = declarations(boundary)
+@lru_cache(maxsize=32768)
+def _fault(ops: Ops, atoms: int, even: int, start: DeclaredStart, goal: DeclaredGoal) -> str | None:
+    """What executing a plan finds, behind the mesh on which it does; the same for every stack."""
     vectors = size_vectors(atoms)
     for sizes in dict.fromkeys((vectors[0], vectors[-1])):
-        for counts in count_vectors(sizes, boundary.facts.even)[1:3]:
+        for counts in count_vectors(sizes, even)[1:3]:
             faults = check(ops, sizes=sizes, start=start, goal=goal, counts=counts)
             if faults:
-                words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
-                words += f", {way} at a cut," if way else ""
-                raise RejectedPlanError(f"{words} on a mesh of {sizes}: {faults[0]}")
+                return f"{sizes}: {faults[0]}"
+    return None

@@ -9,7 +9,6 @@ from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.graph.policy import Scatter, permitted
 from boundaryc.language.model import Quantize, Stack, Stage
 from boundaryc.operations import Operation, final_read
-from boundaryc.plan.result import Column
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import Regime, may_defer, mixer_input, obeys_policy
@@ -56,35 +55,39 @@ class _Asked:
     per_call: bool = False  # the read has inputs of every batch
 
 
-def edge_facts(
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What holds of an edge in all batches of a kind, whatever they cut evenly, under any policy.
+
+    ``obeys``: the policy has a say in how the contribution's sum ends.
+    """
+
+    facts: EdgeFacts
+    obeys: bool
+
+
+def standing_facts(
     stack: Stack,
     operations: Mapping[str, Operation],
     mesh: Mesh,
     demands: Regime,
-    column: Column,
-    policy: str,
+    mode: str | None,
     edge: Edge,
-    *,
-    variable_scatter: bool = True,
-) -> EdgeFacts:
-    """What the planner may know of ``edge`` in a kind of batch.
-
-    ``variable_scatter``: groups can reduce-scatter unequal sizes.
-    """
+) -> Standing:
+    """What the planner may know of ``edge`` in a kind of batch, as if it were even."""
     sent = _sent(stack, operations, mesh, edge)
     asked = _asked(stack, operations, mesh, demands, edge)
-    scatter = permitted(policy if sent.policy else None, variable=variable_scatter)
     ends = edge.consumer == FINAL and edge.producer != ENTRY
     finest = demands.rows | demands.read_local
-    equal, width = axes_mask(mesh, column.even), stack.hidden_size * ELEMENT
+    width = stack.hidden_size * ELEMENT
     unrounded = stack.norm_of(edge.consumer).accumulate == "fp32"
     fused = unrounded and asked.norm and asked.on is None
-    return EdgeFacts(
+    facts = EdgeFacts(
         sizes=mesh.sizes,
-        even=equal,
+        even=mesh.every,
         shards=demands.shards if _orders_tokens(stack, edge) else 0,
-        scatter=_scatterable(mesh, scatter, equal),
-        scatter_by_size=scatter.by_size,
+        scatter=mesh.every,
+        scatter_by_size=False,
         may_defer=sent.may_defer,
         complete_on=demands.rows if ends else None,
         joins_sum=sent.joins,
@@ -95,7 +98,7 @@ def edge_facts(
         read_on=asked.on,
         read_local=asked.local,
         read_whole=asked.whole,
-        quantized_sum=sent.quantized if column.mode == "prefill" else 0,
+        quantized_sum=sent.quantized if mode == "prefill" else 0,
         quantized_tensors=asked.tensors,
         widths=Widths(
             width,
@@ -110,6 +113,22 @@ def edge_facts(
         given_on=demands.rows if sent.per_call or asked.per_call else 0,
         taken_tensors=len(sent.state),
         kept_tensors=len(asked.state),
+    )
+    return Standing(facts, sent.policy)
+
+
+def edge_facts(
+    standing: Standing, mesh: Mesh, even: int, policy: str, *, variable_scatter: bool = True
+) -> EdgeFacts:
+    """What the planner may know of an edge in batches that cut the atoms ``even`` evenly.
+
+    ``variable_scatter``: groups can reduce-scatter unequal sizes.
+    """
+    scatter = permitted(policy if standing.obeys else None, variable=variable_scatter)
+    return standing.facts._replace(
+        even=even,
+        scatter=_scatterable(mesh, scatter, even),
+        scatter_by_size=scatter.by_size,
     )
 
 

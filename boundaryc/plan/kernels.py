@@ -28,6 +28,9 @@ class RowKernel:
 
     ``output_norm`` is a norm of the contribution, rounded to its dtype. ``adds``: a contribution,
     scaled where the call says so, is added to the residual, and the sum is a result of its own.
+    ``finalize``: the contribution is made of the rows of experts, and rounded to their dtype.
+    ``addition``: what the model gives besides is added to that sum, which is rounded before and
+    after.
     Then ``norm``, None where the residual is read as it is stored, then ``quantize``, which may
     keep the norm that it quantises. What rounds, eps and the offset of weights are those of the
     stack's norm, or the call's.
@@ -37,6 +40,8 @@ class RowKernel:
     adds: bool = False
     quantize: Quantize | None = None
     output_norm: NormKind | None = None
+    addition: bool = False
+    finalize: bool = False
 
     @property
     def name(self) -> str:
@@ -49,8 +54,10 @@ class RowKernel:
         """
         if self == RowKernel(None, adds=True):
             return "scaled_add"  # without a factor it is the runtime's, and one pass already
-        parts = [_SHORT[self.output_norm]] if self.output_norm else []
+        parts = ["finalize"] if self.finalize else []
+        parts += [_SHORT[self.output_norm]] if self.output_norm else []
         parts += ["add"] if self.adds else []
+        parts += ["addition"] if self.addition else []
         parts += [self.norm] if self.norm else []
         parts = parts or ["to"]
         if self.quantize is not None:
@@ -92,15 +99,20 @@ def _every() -> Iterator[RowKernel]:
                 if output_norm is None and (norm or quantize):
                     yield RowKernel(norm, False, quantize)
                 yield RowKernel(norm, True, quantize, output_norm)
+                yield RowKernel(norm, True, quantize, output_norm, addition=True)
+                if output_norm is None:
+                    yield RowKernel(norm, True, quantize, finalize=True)
+    yield RowKernel(None, finalize=True)
 
 
 KERNELS = {kernel.name: kernel for kernel in _every()}
 """Every kernel that a boundary may need, by name."""
 
-_FOLLOWS: dict[type[ops.Operation], type[ops.Operation]] = {
-    ops.Update: ops.Transform,
-    ops.Read: ops.Update,
-    ops.Quantize: ops.Read,
+_FOLLOWS: dict[type[ops.Operation], tuple[type[ops.Operation], ...]] = {
+    ops.Update: (ops.Transform, ops.Finalize),
+    ops.Addition: (ops.Update,),
+    ops.Read: (ops.Update, ops.Addition),
+    ops.Quantize: (ops.Read,),
 }
 """What an operation may share a kernel with, if that is right before it."""
 
@@ -118,14 +130,16 @@ def grouped(
     """
     allowed = {
         ops.Transform: fusible.transform,
+        ops.Finalize: True,
         ops.Update: fusible.update,
+        ops.Addition: fusible.update,
         ops.Read: fusible.read or fusible.raw,
         ops.Quantize: fusible.quantize,
     }
     groups: list[tuple[ops.Operation, ...]] = []
     for op in operations:
         before = groups[-1][-1] if groups else None
-        joins = before is not None and _FOLLOWS.get(type(op)) is type(before)
+        joins = type(before) in _FOLLOWS.get(type(op), ())
         if joins and before is not None and allowed[type(op)] and allowed[type(before)]:
             groups[-1] = (*groups[-1], op)
         else:

@@ -8,7 +8,7 @@ minimum of a sum of pairwise costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -17,22 +17,21 @@ from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
 from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.search import Goal, Moves, Path, unmet
+from boundaryc.plan.search import Path, paths, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import Contract, Regime, contracts
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One topology to plan, with what has been found so far."""
+    """One topology to plan."""
 
     stack: Stack
     graph: StageGraph
     operations: Mapping[str, Operation]
     spec: TopologySpec
-    moves: dict[EdgeFacts, Moves] = field(repr=False)  # shared by all topologies of a stack
-    layouts: dict[object, Layout | Edge | None] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,53 +55,85 @@ class Batchwise:
     order: Order
 
 
-def layout(
-    problem: Problem, batch: Batchwise, facts: Mapping[Edge, EdgeFacts]
-) -> Layout | Edge | None:
-    """The cheapest plan of all boundaries together.
+class Layouts:
+    """The cheapest plans of all boundaries together, for one kind of batch.
 
-    An edge that no path can serve is returned in its place; None means that each has a path but
-    not together.
+    They depend on the evenness and the policy of a batch only through what its sums may scatter
+    over: each set of these is planned once.
     """
-    plain = {edge: f._replace(even=f.every, scatter_by_size=False) for edge, f in facts.items()}
-    key = (batch, tuple(plain.values()))
-    if key not in problem.layouts:
-        problem.layouts[key] = _solve(problem, batch, plain)
-    return problem.layouts[key]
+
+    def __init__(self, problem: Problem, batch: Batchwise, facts: Mapping[Edge, EdgeFacts]) -> None:
+        """``facts`` are those of even batches in which sums may be scattered at will."""
+        self.problem, self.batch = problem, batch
+        self.ways, self.labels = _choices(problem, batch)
+        owed = {edge: reduce(or_, (way.owes for way in self.ways[edge.source])) for edge in facts}
+        self.facts = {edge: f._replace(scatter=owed[edge]) for edge, f in facts.items()}
+        self._found: dict[tuple[int, ...], Layout | Edge | None] = {}
+
+    def find(self, facts: Mapping[Edge, EdgeFacts]) -> Layout | Edge | None:
+        """The plan for a batch with these ``facts``, whose moves are those of an even one.
+
+        An edge that no path can serve is returned in its place; None means that each has a path but
+        not together.
+        """
+        whole = {edge: every.scatter for edge, every in self.facts.items()}
+        every = self._solved(whole)
+        scatter = {edge: facts[edge].scatter & owed for edge, owed in whole.items()}
+        if isinstance(every, Mapping) and not _scatters_beyond(every, scatter):
+            return every  # the cheapest of all is the cheapest of fewer, and of equals the same
+        return self._solved(scatter)
+
+    def _solved(self, scatter: Mapping[Edge, int]) -> Layout | Edge | None:
+        key = tuple(scatter.values())
+        if key not in self._found:
+            self._found[key] = self._solve(scatter)
+        return self._found[key]
+
+    def _solve(self, scatter: Mapping[Edge, int]) -> Layout | Edge | None:
+        pairs: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
+        for edge in self.problem.graph.edges():
+            pairs[edge] = self._pairs(edge, scatter[edge])
+            if not pairs[edge]:
+                return edge
+        chosen = _choose(self.problem, self.batch, self.labels, pairs)
+        if chosen is None:
+            return None
+        stack, ways = self.problem.stack, self.ways
+        return {
+            edge: (
+                _start(stack, edge, chosen[edge.source], ways),
+                _goals(edge, (chosen[edge.target],), ways[edge.target])[0],
+                found[chosen[edge.source], chosen[edge.target]],
+            )
+            for edge, found in pairs.items()
+        }
+
+    def _pairs(self, edge: Edge, scatter: int) -> dict[tuple[_Label, _Label], Path]:
+        """The shortest path of an edge for every pair of labels at its ends."""
+        targets, order = self.labels[edge.target], self.batch.order
+        goals = _goals(edge, targets, self.ways[edge.target])
+        asked, facts = frozenset(goals), self.facts[edge]
+        pairs: dict[tuple[_Label, _Label], Path] = {}
+        for source in self.labels[edge.source]:
+            start = _start(self.problem.stack, edge, source, self.ways)
+            found = paths(facts, start, asked, order, scatter)
+            for target, goal in zip(targets, goals, strict=True):
+                if goal in found:
+                    pairs[source, target] = found[goal]
+        return pairs
+
+    def reason(self, edge: Edge, found: Edge | None, facts: EdgeFacts) -> str:
+        """Why ``edge`` has no plan, for people."""
+        if found is None:
+            return "no residual layout serves all boundaries together"
+        start = _start(self.problem.stack, edge, self.labels[edge.source][0], self.ways)
+        goals = frozenset(_goals(edge, self.labels[edge.target], self.ways[edge.target]))
+        return unmet(start, goals, facts, self.batch.order)
 
 
-def _solve(
-    problem: Problem, batch: Batchwise, facts: Mapping[Edge, EdgeFacts]
-) -> Layout | Edge | None:
-    ways, labels = _choices(problem, batch)
-    paths: dict[Edge, dict[tuple[_Label, _Label], Path]] = {}
-    for edge in problem.graph.edges():
-        paths[edge] = _pairs(problem, batch, edge, facts[edge], labels, ways)
-        if not paths[edge]:
-            return edge
-    chosen = _choose(problem, batch, labels, paths)
-    if chosen is None:
-        return None
-    return {
-        edge: (
-            _start(problem.stack, edge, chosen[edge.source], ways),
-            _goals(edge, (chosen[edge.target],), ways[edge.target])[0],
-            paths[edge][chosen[edge.source], chosen[edge.target]],
-        )
-        for edge in problem.graph.edges()
-    }
-
-
-def reason(
-    problem: Problem, batch: Batchwise, edge: Edge, found: Edge | None, facts: EdgeFacts
-) -> str:
-    """Why ``edge`` has no plan, for people."""
-    if found is None:
-        return "no residual layout serves all boundaries together"
-    ways, labels = _choices(problem, batch)
-    start = _start(problem.stack, edge, labels[edge.source][0], ways)
-    goals = frozenset(_goals(edge, labels[edge.target], ways[edge.target]))
-    return unmet(start, goals, facts, batch.order)
+def _scatters_beyond(found: Layout, scatter: Mapping[Edge, int]) -> bool:
+    """Whether some sum is scattered over atoms that it may not be scattered over."""
+    return any(path.scatters() & ~scatter[edge] for edge, (_, _, path) in found.items())
 
 
 def _choices(
@@ -195,30 +226,6 @@ def _goals(edge: Edge, labels: tuple[_Label, ...], ways: tuple[Contract, ...]) -
         Goal(ways[label.contract].rows_in, label.residual, ways[label.contract].by_token)
         for label in labels
     )
-
-
-def _pairs(
-    problem: Problem,
-    batch: Batchwise,
-    edge: Edge,
-    facts: EdgeFacts,
-    labels: Mapping[Node, tuple[_Label, ...]],
-    ways: Mapping[Node, tuple[Contract, ...]],
-) -> dict[tuple[_Label, _Label], Path]:
-    """The shortest path of an edge for every pair of labels at its ends."""
-    targets = labels[edge.target]
-    goals = _goals(edge, targets, ways[edge.target])
-    asked = frozenset(goals)
-    owed = reduce(or_, (way.owes for way in ways[edge.source]))
-    scatter, facts = facts.scatter & owed, facts._replace(scatter=owed)
-    moves = problem.moves.get(facts) or problem.moves.setdefault(facts, Moves(facts))
-    pairs: dict[tuple[_Label, _Label], Path] = {}
-    for source in labels[edge.source]:
-        found = moves.paths(_start(problem.stack, edge, source, ways), asked, batch.order, scatter)
-        for target, goal in zip(targets, goals, strict=True):
-            if goal in found:
-                pairs[source, target] = found[goal]
-    return pairs
 
 
 def _choose(

@@ -155,6 +155,24 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Finalize:
+    """Makes a contribution of what a MoE has not finalised; the planner makes no way with it."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The same state, or None where it holds no contribution."""
+        return state if state.phase is Phase.CONTRIBUTION else None
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Adds what the model gives to the written residual; the planner makes no way with it."""
+
+    def apply(self, state: State, facts: EdgeFacts) -> State | None:
+        """The same state, or None where there is no residual to add to."""
+        return state if state.phase is Phase.STREAM else None
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Adds the residual to a partial on exactly one rank of the sum, each at its own rows."""
 
@@ -300,7 +318,9 @@ Operation = (
     | GatherSum
     | Reorder
     | Transform
+    | Finalize
     | Update
+    | Addition
     | Join
     | Enter
     | Read

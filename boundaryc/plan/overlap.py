@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from boundaryc.graph.build import Edge
 from boundaryc.graph.overlap import between_sparse
-from boundaryc.plan.access import route
+from boundaryc.plan.access import in_twos, route
 from boundaryc.plan.cost import Cost
 from boundaryc.plan.result import Boundary, StackPlan
 from boundaryc.plan.search import Path
@@ -17,8 +17,8 @@ from boundaryc.plan.search import Path
 def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
     """``boundary`` from a complete output on; ``rows`` are those on which the stack is entered.
 
-    Moves have sizes, as this is one form for batches of every evenness and for every policy. What
-    it costs is not counted. LookupError where there is no such way.
+    Moves have sizes, as this is one form for batches of every evenness and for every policy, the
+    cheapest for groups of two. What it costs is not counted. LookupError where there is none.
     """
     start = boundary.start._replace(owes=0)
     facts = boundary.facts._replace(
@@ -29,7 +29,7 @@ def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
         joins_sum=False,
         complete_on=hand_off_rows(plan, boundary.edge, start.rows, rows),
     )
-    path = Path(route(start, boundary.goal, facts, rounds=False), Cost())
+    path = Path(route(start, boundary.goal, in_twos(facts), rounds=False), Cost())
     return Boundary(boundary.edge, start, boundary.goal, facts, path)
 
 

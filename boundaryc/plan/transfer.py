@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from boundaryc import operations
 from boundaryc.plan.access import Access, Ops, route
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 
 
 @dataclass(frozen=True, slots=True)

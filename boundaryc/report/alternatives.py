@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
 
 from boundaryc.plan import ops
-from boundaryc.plan.cost import Cost, Order
+from boundaryc.plan.cost import Order
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Moves, Path, relaxed, search
-from boundaryc.plan.state import EdgeFacts
+from boundaryc.plan.state import EdgeFacts, State
+from boundaryc.plan.transitions import Goal, Step
 from boundaryc.topology import Mesh
 
 Refuses = Callable[[ops.Operation], bool]
@@ -23,21 +24,27 @@ class _Without(Moves):
         super().__init__(facts)
         self._refuses = refuses
 
-    def steps(self, number: int) -> tuple[tuple[ops.Operation, int, Cost], ...]:
+    def steps(self, number: int) -> tuple[Step, ...]:
         """Every legal operation of a state that is not refused."""
-        return tuple(step for step in super().steps(number) if not self._refuses(step[0]))
+        return tuple(step for step in super().steps(number) if not self._refuses(step.op))
 
 
 def _cheapest(
     boundary: Boundary, facts: EdgeFacts, order: Order, refuses: Refuses
 ) -> Boundary | None:
     """The boundary on the cheapest path without what is refused; None where there is none."""
-    moves = _Without(facts, refuses)
-    found = search(boundary.start, frozenset({boundary.goal}), moves, order, facts.scatter)
-    path: Path | None = found.get(boundary.goal)
+    path = _path(boundary.start, boundary.goal, facts, order, refuses)
     if path is None:
         return None
     return Boundary(boundary.edge, boundary.start, boundary.goal, facts, path)
+
+
+@lru_cache(maxsize=4096)  # many boundaries, variants and policies of a stack ask the same
+def _path(
+    start: State, goal: Goal, facts: EdgeFacts, order: Order, refuses: Refuses
+) -> Path | None:
+    moves = _Without(facts, refuses)
+    return search(start, frozenset({goal}), moves, order, facts.scatter).get(goal)
 
 
 def _sends(op: ops.Operation) -> tuple[object, ...] | None:
@@ -58,9 +65,15 @@ def next_best(boundary: Boundary, order: Order) -> Boundary | None:
     found = []
     for sent in {_sends(op): None for op in boundary.path.ops}:
         if sent is not None:
-            other = _cheapest(boundary, boundary.facts, order, partial(_is, sent))
+            other = _cheapest(boundary, boundary.facts, order, _only(sent))
             found += [other] if other else []
     return min(found, key=lambda one: order.rank(one.path.cost), default=None)
+
+
+@cache
+def _only(sent: tuple[object, ...]) -> Refuses:
+    """What refuses one collective; the same object for the same one."""
+    return partial(_is, sent)
 
 
 def _is(sent: tuple[object, ...], op: ops.Operation) -> bool:

@@ -95,19 +95,33 @@ class _Pen:
 
 def drawing(plan: StackPlan, label: Label, what: str) -> Drawing:
     """The stage graph of a plan, with ``label`` at its edges."""
-    pen, groups = _Pen(label), tuple(_groups(plan))
-    before = pen.node("", "start", "start")
-    for group in groups:
-        for layer in range(group.first, group.last + 1):
-            before = _layer(plan, pen, group, layer, before)
-    last = pen.node("", "end", shown(plan.stack, FINAL).removeprefix("the "))
-    pen.edge(before, last, plan.graph.last)
+    groups = tuple(_groups(plan))
+    pen = _drawn(plan, groups, label)
     edges = tuple(
         DrawnEdge(source, target, " or ".join(filter(None, met)), met.total(), forks)
         for (source, target, forks), met in pen.met.items()
     )
     count = len(plan.stack.layers)
     return Drawing(plan.stack.name, count, what, groups, tuple(pen.nodes.values()), edges)
+
+
+def boundaries(plan: StackPlan) -> tuple[tuple[int, ...], ...]:
+    """For each edge of a drawing the boundaries it stands for, by their place in `graph.edges`."""
+    places = {edge: str(place) for place, edge in enumerate(plan.graph.edges())}
+    pen = _drawn(plan, tuple(_groups(plan)), places.__getitem__)
+    return tuple(tuple(map(int, met)) for met in pen.met.values())
+
+
+def _drawn(plan: StackPlan, groups: Iterable[DrawnGroup], label: Label) -> _Pen:
+    """Goes through the whole stack once."""
+    pen = _Pen(label)
+    before = pen.node("", "start", "start")
+    for group in groups:
+        for layer in range(group.first, group.last + 1):
+            before = _layer(plan, pen, group, layer, before)
+    last = pen.node("", "end", shown(plan.stack, FINAL).removeprefix("the "))
+    pen.edge(before, last, plan.graph.last)
+    return pen
 
 
 def _groups(plan: StackPlan) -> Iterator[DrawnGroup]:

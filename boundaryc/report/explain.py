@@ -11,10 +11,10 @@ from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
 from boundaryc.graph.build import ENTRY, FINAL, Edge, StageGraph
 from boundaryc.plan import ops
-from boundaryc.plan.compose import MANY_ROWS
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
+from boundaryc.plan.tables import MANY_ROWS
 from boundaryc.report.alternatives import next_best, no_scatter
 from boundaryc.report.deployment import AskedError, Load, Source, axes, kinds
 from boundaryc.report.explained import (
@@ -192,13 +192,18 @@ def sent_by(boundary: Boundary) -> Cost:
     return whole
 
 
-def _crossing(scope: Scope, edge: Edge) -> Crossing:
+def alike(scope: Scope, edge: Edge) -> tuple[tuple[int, ...], ...]:
+    """The columns of a scope by what runs at a boundary: those of each of its ways, in order."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for column in scope.columns:
         boundary = scope.at(edge, column)
         texts = tuple(worded(scope.mesh, op) for op in boundary.path.ops)
         groups.setdefault((boundary.start, boundary.goal, texts), []).append(column)
-    ways = tuple(_way(scope, edge, columns) for columns in groups.values())
+    return tuple(map(tuple, groups.values()))
+
+
+def _crossing(scope: Scope, edge: Edge) -> Crossing:
+    ways = tuple(_way(scope, edge, columns) for columns in alike(scope, edge))
     name = named(scope.plan, edge)
     words = _words(scope, edge, scope.at(edge, scope.columns[0]))
     return Crossing(name, _place(scope.plan, edge), words, ways, levers(scope, edge))

@@ -9,6 +9,7 @@ from boundaryc.emit.kernel_calls import Tensors, fusible, kernel_of
 from boundaryc.emit.stream_calls import stream_call
 from boundaryc.plan import ops
 from boundaryc.plan.kernels import grouped
+from boundaryc.plan.row_moves import TO_SHARDS, TO_TOKENS, quantising
 
 _NAMES = Tensors("", "", "")
 
@@ -25,12 +26,18 @@ def kernels(
         if streams is not None:
             count, name = streams.operations, streams.function
         else:
-            group = grouped(operations, fusible(calls))[0]
-            kernel = kernel_of(group, calls)
-            count = len(group) if kernel else 1
-            name = kernel.name if kernel else _alone(group[0], calls)
+            count, name = _of_one_stream(operations, calls)
         yield operations[:count], name
         operations = operations[count:]
+
+
+def _of_one_stream(operations: tuple[ops.Operation, ...], calls: Calls) -> tuple[int, str]:
+    """How many operations what comes first does, and its name."""
+    if calls.quantize and operations[:2] == (ops.Reorder(to_tokens=True), ops.Quantize()):
+        return 2, quantising(calls.quantize)
+    group = grouped(operations, fusible(calls))[0]
+    kernel = kernel_of(group, calls)
+    return (len(group), kernel.name) if kernel else (1, _alone(group[0], calls))
 
 
 def _alone(op: ops.Operation, calls: Calls) -> str:
@@ -43,7 +50,9 @@ def _alone(op: ops.Operation, calls: Calls) -> str:
         case ops.Transform() if calls.transform is not None:
             normed = calls.output_norm.function if calls.transform.name == "output_norm" else ""
             return calls.transform.call or normed or "torch"
-        case ops.Quantize() | ops.Join() | ops.Reorder():
+        case ops.Reorder(to_tokens):
+            return TO_TOKENS if to_tokens else TO_SHARDS
+        case ops.Quantize() | ops.Join():
             return "torch"
         case _:
             return ""

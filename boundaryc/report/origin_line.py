@@ -66,6 +66,38 @@ def generated_line(path: Path, number: int) -> GeneratedLine:
     return GeneratedLine(str(path), number, text, name, says, boundary, nodes, more)
 
 
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Lines ``first`` to ``last`` of a generated module, and what they come from.
+
+    ``ends`` are the stages that they serve: two for a boundary, one for the end of one.
+    """
+
+    first: int
+    last: int
+    name: str
+    says: str
+    ends: tuple[str, ...]
+    nodes: tuple[Lever, ...]
+
+
+def fragments(source: Source, path: Path, text: str) -> Iterator[Fragment]:
+    """What the lines of a generated module come from.
+
+    The first fragment is the whole module, with what all lines come from; the others are its
+    statements, with what theirs come from besides. ``path`` is where the module is or would be;
+    ``source`` has the stack it belongs to.
+    """
+    yield Fragment(1, len(text.splitlines()), "", "", (), tuple(_around_nodes(source, path)))
+    for node in ast.parse(text).body:
+        name, says = _name(node), _says(node)
+        ends = _ends(source.stack, name, says)
+        decorated = getattr(node, "decorator_list", [])
+        first = min(one.lineno for one in (node, *decorated))
+        nodes = tuple(_end_nodes(source, ends))
+        yield Fragment(first, node.end_lineno or first, name, says, ends, nodes)
+
+
 def _source(path: Path, header: str) -> Path:
     """The stack file that a header names: relative to a folder that holds both."""
     named = header.removeprefix(f"{MARK} from ").removesuffix(". Do not edit.")
@@ -123,8 +155,8 @@ def _ends(stack: Stack, name: str, says: str) -> tuple[str, ...]:
 
 def _variant(stack: Stack, path: Path) -> str:
     """The batch variant of a module, empty for one that serves all."""
-    name = path.stem.removesuffix("_access")
-    return name if name in stack.variants else ""
+    own = (name for name in stack.variants if f"{path.stem}_".startswith(f"{name}_"))
+    return next(own, "")
 
 
 def _selector(stack: Stack, ends: tuple[str, ...]) -> str:
@@ -139,13 +171,23 @@ def _selector(stack: Stack, ends: tuple[str, ...]) -> str:
 
 
 def _nodes(source: Source, path: Path, ends: tuple[str, ...]) -> Iterator[Lever]:
-    stack, topology = source.stack, path.parent.name
-    known = {one.name for one in stack.stages}
+    yield from _end_nodes(source, ends)
+    yield from _around_nodes(source, path)
+
+
+def _end_nodes(source: Source, ends: tuple[str, ...]) -> Iterator[Lever]:
+    """The nodes of the stages that a statement serves."""
+    known = {one.name for one in source.stack.stages}
     for name in dict.fromkeys(ends):
         if name in known:
             yield lever(source, f"stages.{name}", "the stage at this end")
         elif name in ("final", "end"):
             yield lever(source, "norm", "the norm that ends the stack")
+
+
+def _around_nodes(source: Source, path: Path) -> Iterator[Lever]:
+    """The nodes that all lines of a module come from."""
+    stack, topology = source.stack, path.parent.name
     if topology in {one.name for one in stack.topologies}:
         yield lever(source, f"topologies.{topology}", "the topology of this folder")
     if variant := _variant(stack, path):

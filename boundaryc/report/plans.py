@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from boundaryc.graph.build import FINAL, MERGE, Edge
-from boundaryc.plan.compose import MANY_ROWS
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+from boundaryc.plan.tables import MANY_ROWS
 from boundaryc.report.deployments import WIDTH, branched, deployed
 from boundaryc.report.moves import described, moved
 from boundaryc.report.reference import Reference, Sent, least

@@ -29,6 +29,7 @@ from boundaryc.report.drawing import Drawing
 from boundaryc.report.environment import Environment
 from boundaryc.report.explained import Explained
 from boundaryc.report.origin_line import GeneratedLine
+from boundaryc.report.page_model import Report
 from boundaryc.scaffold.written import Written
 
 
@@ -50,6 +51,7 @@ RESULTS: Mapping[str, type] = MappingProxyType(
         "generated_line": GeneratedLine,
         "cost": Costs,
         "graph": Drawing,
+        "report": Report,
         "init": Written,
         "diff": Differences,
         "env": Environment,

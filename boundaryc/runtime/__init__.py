@@ -49,6 +49,7 @@ from boundaryc.runtime.exits import (
     Reduce,
 )
 from boundaryc.runtime.facts import BatchFacts, Embeddings, Mode, Padding
+from boundaryc.runtime.finalize import ExpertRows, finalize
 from boundaryc.runtime.fusing import (
     AnyFusingStack,
     FusingFfnBoundary,
@@ -137,6 +138,7 @@ __all__ = [
     "Exit",
     "ExitDecision",
     "Exits",
+    "ExpertRows",
     "FfnBoundary",
     "FfnExit",
     "FileSink",
@@ -208,6 +210,7 @@ __all__ = [
     "check_bias",
     "check_term",
     "dequantize",
+    "finalize",
     "hyper_enter",
     "hyper_head",
     "hyper_mean",

@@ -11,7 +11,8 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from torch import Tensor
 
-from boundaryc.runtime.access import capture_output, complete_output, fold
+from boundaryc.runtime.access import capture_output, complete_output
+from boundaryc.runtime.additions import refuse, with_addition
 from boundaryc.runtime.additive import bare
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import Capture, Collector
@@ -20,7 +21,6 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import Exits, FfnExit, Leave, MixerExit, check_output
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, Position, StreamState
 
 Leaves = tuple[Leave, ...]
@@ -151,9 +151,9 @@ class _MixerInput(_Boundary[LeavesT]):
         ):
             return self._prepare[batch.plan](hidden, batch, *self._read)
         if post_residual_addition is not None:
-            return self._with_addition(
-                hidden, batch, post_residual_addition, capture_output, captured_last_layer_outputs
-            )
+            refuse(batch, captured_last_layer_outputs)
+            ways = self._prepare, self._resume, self._read
+            return with_addition(hidden, batch, post_residual_addition, ways, capture_output)
         return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
 
     def capture_output(
@@ -182,42 +182,6 @@ class _MixerInput(_Boundary[LeavesT]):
             resumed(self._resume, batch).producer.show(stream.residual, batch, capture)
         if collector is not None:
             resumed(self._resume, batch).input.show(stream.residual, batch, collector.capture)
-        return prepared
-
-    def _with_addition(
-        self,
-        hidden: Tensor | OwedOutput,
-        batch: Batch[Any, Any],
-        extra: Tensor,
-        capture: Capture | None,
-        collector: Collector | None,
-    ) -> Any:
-        """Prepares with ``extra`` added after the update; no capture shows it."""
-        stream = batch.stream
-        if stream.state is StreamState.INITIAL:
-            raise BoundaryError(
-                "post_residual_addition follows a residual update and the stack's first stage has "
-                "none; add it to the stack's input"
-            )
-        if collector is not None:
-            raise BoundaryError(
-                "captured_last_layer_outputs cannot be combined with post_residual_addition; use "
-                "capture_output"
-            )
-        own = stream.form is not Form.WRITTEN
-        residual = fold(hidden, batch)
-        if capture is not None:
-            capture(residual, owned=own)
-        captured, stream.captured = stream.captured, {}
-        try:
-            prepared = self._cross(stream.write(add(extra, residual)), batch)
-        finally:
-            missed, stream.captured = stream.captured, captured
-        if missed:
-            # Captures of the stack file are taken on the way across: once more, without extra.
-            read = stream.residual
-            self._cross(stream.write(residual), batch)
-            stream.residual = read
         return prepared
 
 

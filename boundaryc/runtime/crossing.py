@@ -32,7 +32,10 @@ class Resume:
     ``input`` moves it to the rows of the stage's input. ``transfer`` is what travels where the
     boundary is a pipeline cut, None in a stack without cuts and where the stack is entered.
     ``fused`` takes the input that a fused kernel made of an output that its exit deferred, and does
-    what is left; None where nothing is.
+    what is left; None where nothing is. ``added`` starts from an output as its producer left it and
+    takes, behind the batch, what the model adds to the residual between its update and its read;
+    None where no kernel does that. ``finalized`` starts from the `ExpertRows` that a MoE handed on
+    and that owe no sum; None where no kernel of the stack does.
     """
 
     written: Prepare
@@ -42,6 +45,8 @@ class Resume:
     handed: Prepare | None = None
     transfer: Transfer | None = None
     fused: Prepare | None = None
+    added: Prepare | None = None
+    finalized: Prepare | None = None
 
 
 Resumes = tuple[Resume, ...]
@@ -55,7 +60,7 @@ def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prep
         return prepare[batch.plan]
     way = resumed(resume, batch)
     if form is Form.DEFERRED:
-        return fusing(prepare[batch.plan], way.fused)
+        return fusing(prepare[batch.plan], way.fused, way.finalized)
     crossed: Prepare | None
     if form is Form.RECEIVED:
         crossed = transfer_of(resume, batch).received

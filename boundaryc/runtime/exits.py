@@ -43,7 +43,8 @@ class ExitDecision:
     ``adds_tail`` names the rank that adds a replicated component to a sum that the boundary owns;
     see `Exit.adds_tail`. ``before_sum`` and ``after_sum`` add the additive terms that the stage
     declares; both are None where it declares none. ``fused`` says who may do instead what this
-    decision says, in the next stage; None where nobody may.
+    decision says, in the next stage; None where nobody may. ``finalize`` is the stack's kernel that
+    finishes rows of experts, None where it has none.
     """
 
     fuse_mlp_allreduce: bool
@@ -54,6 +55,7 @@ class ExitDecision:
     before_sum: Adds | None = None
     after_sum: Adds | None = None
     fused: Callable[[Any], FusedBoundary] | None = None
+    finalize: Callable[..., Tensor] | None = None
 
 
 Exits = tuple[ExitDecision, ...]

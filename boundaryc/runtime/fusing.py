@@ -13,12 +13,16 @@ from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
+from boundaryc.runtime.finalize import ExpertRows, finished
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, Form, Position
+from boundaryc.runtime.stream import ANY, Form, Position, ResidualStream
 from boundaryc.runtime.table import LayerT
+
+BUILTIN = "builtin"
+"""The provider that nobody attaches: the stack's own kernels."""
 
 
 class FusingFfnExit(FfnExit):
@@ -57,7 +61,8 @@ class FusingFfnExit(FfnExit):
             return super()._leave(hidden)
         assert self._fused is not None
         decision = self._decision
-        work = Deferred(self._fused, decision.reduce, decision.leave, self._update)
+        complete = finished(decision.finalize)
+        work = Deferred(self._fused, decision.reduce, decision.leave, self._update, complete)
         return self._batch.stream.defer(hidden, work)
 
     def _check_output(self, hidden: object) -> None:
@@ -114,6 +119,8 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         self.fusion = fusion
         self._attached: dict[str, FusionProvider] = {}
         self._runs = False
+        for boundary in () if fusion else self.fused:
+            boundary.own = False
 
     def attach(self, name: str, provider: FusionProvider) -> None:
         """Attaches the provider that the file calls ``name``, before the first batch.
@@ -121,16 +128,19 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         One that is not attached is passed over. ValueError for another name, BoundaryError where
         there was a batch already.
         """
-        if name not in self.providers:
-            known = ", ".join(self.providers)
+        engines = [one for one in self.providers if one != BUILTIN]
+        if name not in engines:
+            known = ", ".join(engines) or "none"
             raise ValueError(f"no fusion provider is called {name!r}; the file names: {known}")
         if self._runs:
             raise BoundaryError("fusion providers are attached before the first batch")
         self._attached[name] = provider
-        found = [self._attached[one] for one in self.providers if one in self._attached]
+        found = [self._attached[one] for one in engines if one in self._attached]
+        first = self.providers.index(BUILTIN) if BUILTIN in self.providers else len(engines)
+        before = sum(one in self._attached for one in self.providers[:first])
         if self.fusion:
             for boundary in self.fused:
-                boundary.offer(found)
+                boundary.offer(found[:before], found[before:])
 
     @property
     def fused(self) -> tuple[FusedBoundary, ...]:
@@ -172,8 +182,8 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         """As `Stack.norm`; ``handoff_norm`` may finish a hand-off of the last stage.
 
         Without it, where it declines, and on ranks without rows, the hand-off is completed before
-        the norm. BoundaryError for ``capture_output`` beside it where a hand-off arrives; the
-        stream is kept.
+        the norm, or together with it by kernels of the stack. BoundaryError for ``capture_output``
+        beside it where a hand-off arrives; the stream is kept.
         """
         stream = batch.stream
         if stream.form is Form.DEFERRED:
@@ -188,7 +198,8 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
                     "no residual"
                 )
             if handoff_norm is None or read == (None,) or batch.stack_rows == 0:
-                hidden = settle(hidden, batch)
+                if handoff_norm is not None or not _finishes(stream, batch):
+                    hidden = settle(hidden, batch)
             else:
                 (norm,) = read  # only a plain norm is left a hand-off
                 work, value = taken(hidden, batch)
@@ -200,6 +211,12 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         return super().norm(
             hidden, batch, *read, skip_empty=skip_empty, capture_output=capture_output
         )
+
+
+def _finishes(stream: ResidualStream, batch: Batch[Any, Any]) -> bool:
+    """Whether the way to the final norm finishes what waits, with kernels of the stack."""
+    own = cast(Deferred, stream.deferred).fused.own
+    return own and isinstance(stream.value, ExpertRows) and batch.stack_rows > 0
 
 
 def _finalized(

@@ -17,6 +17,7 @@ from torch import Tensor
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.collectives import Collective
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.finalize import ExpertRows
 from boundaryc.runtime.handoffs import HandoffOutput, taken
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.owed import OwedOutput
@@ -37,8 +38,9 @@ class FusionPlan:
     """A sum, a plain add and a norm between two stages: what a kernel must know before it runs.
 
     ``input`` is what the norm is for: attention, which any token mixer is called here, an FFN, or
-    the end of the stack. The sum is owed over the group labelled ``sum_group``; rows are cut over
-    the atoms ``rows``. The norm is the consumer's: ``weight_offset`` is added to its weight, and
+    the end of the stack. The sum is owed over the group labelled ``sum_group``, which is empty
+    where there is none; rows are cut over the atoms ``rows``. The norm is the consumer's:
+    ``weight_offset`` is added to its weight, and
     ``accumulate`` says where the sum that is normed is rounded. ``sparse``: the producer is a MoE.
     ``finalize``: the producer may hand on what it has not finalised; ``all_reduce``: the sum is the
     producer's own, and a fused kernel alone may end it later. ``kernel``: what was generated for
@@ -130,27 +132,40 @@ class FusionProvider(Protocol):
 
 
 class FusedBoundary:
-    """The fused ways across one boundary of a stack on one rank; none until some are offered."""
+    """The fused ways across one boundary of a stack on one rank; none until some are offered.
 
-    __slots__ = ("_inputs", "_providers", "group", "plan")
+    ``own``: kernels of the stack finish rows of experts that no candidate before them takes.
+    """
 
-    def __init__(self, plan: FusionPlan, group: Collective) -> None:
+    __slots__ = ("_inputs", "_late", "_providers", "group", "own", "plan")
+
+    def __init__(self, plan: FusionPlan, group: Collective, *, own: bool = False) -> None:
         self.plan = plan
         self.group = group
+        self.own = own
         self._providers: tuple[FusionProvider, ...] = ()
         self._inputs: tuple[FusedInput, ...] = ()
+        self._late: tuple[FusedInput, ...] = ()
 
-    def offer(self, providers: Sequence[FusionProvider]) -> None:
-        """Takes the candidates of ``providers`` for this boundary in place of those before."""
-        self._providers = tuple(providers)
+    def offer(
+        self, providers: Sequence[FusionProvider], late: Sequence[FusionProvider] = ()
+    ) -> None:
+        """Takes the candidates of ``providers`` for this boundary in place of those before.
+
+        Those of ``late`` come behind the kernels of the stack.
+        """
+        self._providers = (*providers, *late)
+        self._inputs, self._late = self._candidates(providers), self._candidates(late)
+
+    def _candidates(self, providers: Sequence[FusionProvider]) -> tuple[FusedInput, ...]:
         found: list[FusedInput] = []
-        for provider in self._providers:
+        for provider in providers:
             if self.plan.input == "attention":
                 found += provider.attention_input(self.plan)
             elif self.plan.input == "ffn":
                 found += provider.ffn_input(self.plan)
         # One that completes another sum would leave this one, or do it twice.
-        self._inputs = tuple(one for one in found if one.sum_group == self.plan.sum_group)
+        return tuple(one for one in found if one.sum_group == self.plan.sum_group)
 
     def complete(
         self, value: Tensor | HandoffOutput, batch: Batch[Any, Any], weight: Tensor
@@ -160,12 +175,15 @@ class FusedBoundary:
         The caller has taken ``value`` from the stream. What a candidate raises goes through: a sum
         that was started is not started again.
         """
-        if not self._inputs:
+        takes = self._inputs
+        if not (self.own and isinstance(value, ExpertRows)):
+            takes += self._late
+        if not takes:
             return None
         residual = batch.stream.residual
         if residual.shape[0] == 0:
             return None  # on all ranks of the group: they hold the same rows
-        for candidate in self._inputs:
+        for candidate in takes:
             if candidate.refusal(residual.shape[0], residual, weight) is None:
                 done = candidate.run(value, residual, weight, self.group, batch)
                 if done is not None:
@@ -176,7 +194,8 @@ class FusedBoundary:
         """Whether the producer may hand on what it has not finalised in this batch."""
         if not self.plan.finalize or batch.global_rows == 0:
             return False
-        return any(one.can_defer_finalize(self.plan, batch) for one in self._providers)
+        asked = any(one.can_defer_finalize(self.plan, batch) for one in self._providers)
+        return asked or self.own
 
     def defers_all_reduce(self, batch: Batch[Any, Any]) -> bool:
         """Whether the producer leaves the sum that it keeps otherwise."""
@@ -191,7 +210,7 @@ class FusedBoundary:
         """
         rows = batch.rows_on(self.plan.rows)
         found = []
-        for candidate in self._inputs:
+        for candidate in (*self._inputs, *self._late):
             why = candidate.refusal(rows, residual, weight) if rows else "there are no rows"
             found.append(f"{candidate.name}: {'tried' if why is None else f'not tried, {why}'}")
         return found
@@ -207,15 +226,22 @@ def _checked(done: Fused, residual: Tensor, candidate: FusedInput) -> Fused:
     return done
 
 
-def fusing(prepare: Callable[..., Any], after: Callable[..., Any] | None) -> Callable[..., Any]:
+def fusing(
+    prepare: Callable[..., Any],
+    after: Callable[..., Any] | None,
+    finalized: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
     """A function that goes on from what an exit deferred: fused, or settled and then ``prepare``.
 
-    ``after`` does what is left behind a fused kernel; None where nothing is.
+    ``after`` does what is left behind a fused kernel; None where nothing is. ``finalized`` goes on
+    from rows of experts that no candidate took; None where no kernel of the stack does.
     """
 
     def crossed(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *read: Any) -> Any:
         work, value = taken(hidden, batch)
         done = work.fused.complete(value, batch, read[0].weight)
+        if done is None and finalized is not None and isinstance(value, ExpertRows):
+            return finalized(value, batch, *read)
         if done is None:
             return prepare(work.done(value, batch), batch, *read)
         prepared, batch.stream.residual = done

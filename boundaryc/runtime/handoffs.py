@@ -51,17 +51,19 @@ class Deferred:
     """What an exit has not done: ``reduce`` is compute's sum, ``leave`` the end of the exit.
 
     ``update`` are the parameters that ``leave`` takes, ``fused`` is who may do all of it.
+    ``complete`` finishes a hand-off, where that is not left to itself.
     """
 
     fused: FusedBoundary
     reduce: Callable[[Tensor, Any], Tensor]
     leave: Callable[..., Tensor | OwedOutput]
     update: tuple[Any, ...]
+    complete: Callable[[HandoffOutput], Tensor] = HandoffOutput.complete
 
     def done(self, value: Tensor | HandoffOutput, batch: Batch[Any, Any]) -> Tensor | OwedOutput:
         """What the exit would have returned for ``value``, without a fused kernel."""
         if isinstance(value, HandoffOutput):
-            value = value.complete()
+            value = self.complete(value)
         if not isinstance(value, Tensor):
             raise BoundaryError(f"a hand-off completes to a tensor, not a {type(value).__name__}")
         return self.leave(self.reduce(value, batch), batch, *self.update)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from boundaryc.runtime.finalize import check_expert_rows
+
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -37,13 +39,13 @@ class Launcher:
     def __call__(
         self, inputs: tuple[Tensor, ...], made: tuple[Tensor, ...], constants: tuple[float, ...]
     ) -> None:
-        """Launches it over all rows of ``inputs``, of which the first has rows.
+        """Launches it over all rows of what it makes; the first inputs have rows.
 
         Triton looks at every argument of a call to find the machine code for it. Where all inputs
         begin at 16 bytes and have rows a multiple of 16 values apart, the key here says all that
         differs, and a kernel that has run before is launched at once.
         """
-        rows, device = inputs[0].shape[0], inputs[0].get_device()
+        rows, device = made[0].shape[0], inputs[0].get_device()
         strides, types = [], []
         addresses, apart = 0, 0
         for part in inputs:
@@ -85,10 +87,37 @@ def check_rows(width: int, rows: tuple[Tensor, ...], params: tuple[Tensor, ...])
         if part.dim() != 2 or part.shape[1] != width or part.stride(1) != 1:
             raise ValueError(f"expected rows of {width} adjacent values, not {tuple(part.shape)}")
         if part.shape != shape:
-            raise ValueError(f"x is {tuple(shape)} and residual {tuple(part.shape)}")
+            raise ValueError(f"rows of {tuple(shape)} meet rows of {tuple(part.shape)}")
     for part in params:
         if part.shape != (width,) or not part.is_contiguous():
             raise ValueError(f"expected a weight of {width} values, not {tuple(part.shape)}")
+
+
+def check_experts(
+    width: int,
+    x: Tensor,
+    gates: Tensor,
+    index: Tensor | None,
+    shared: Tensor | None,
+    residual: Tensor | None = None,
+) -> None:
+    """Refuses rows of experts that are not those of a batch like ``residual``: ValueError."""
+    check_expert_rows(x, gates, index, shared)
+    for part in (x, shared):
+        if part is not None and (part.shape[1] != width or part.stride(1) != 1):
+            raise ValueError(f"expected rows of {width} adjacent values, not {tuple(part.shape)}")
+    if residual is not None and residual.shape[0] != gates.shape[0]:
+        raise ValueError(f"weights of {gates.shape[0]} rows meet {residual.shape[0]} of residual")
+
+
+def expert_inputs(
+    x: Tensor, gates: Tensor, index: Tensor | None, shared: Tensor | None
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, bool, bool]]:
+    """What a kernel takes of them, absent ones replaced, and what its call is specialised on."""
+    flat = gates.reshape(-1)
+    places = flat if index is None else index.reshape(-1)
+    form = (gates.shape[1], index is not None, shared is not None)
+    return (x if shared is None else shared, flat, places), form
 
 
 def check_input_scale(scale: Tensor) -> None:

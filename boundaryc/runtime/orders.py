@@ -39,6 +39,14 @@ class Order:
         """Rows ``x`` [rows, ...] from token order to shard order: new storage."""
         return x if self._own is None else x.index_select(0, self._on(x.device)[1])
 
+    def places_to_tokens(self, device: torch.device) -> Tensor:
+        """For every row in token order its place in shard order: int64 [rows] on ``device``."""
+        return self._on(device)[0]
+
+    def places_to_shards(self, device: torch.device) -> Tensor:
+        """For every row in shard order its place in token order, where these are two orders."""
+        return self._on(device)[1]
+
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         known = self._indexes.get(device)
         if known is None:

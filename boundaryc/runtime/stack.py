@@ -1,10 +1,10 @@
 """The base class of a generated stack, and the shape of a generated topology package.
 
 A generated stack package has, next to its topologies, ``rowwise.py`` (the row-wise operations of
-the stack) and ``layers.py`` (one class per kind of layer, which the model binds). A topology
-package has ``layout.py`` (mesh, groups, rows), one module of functions per batch variant, and
-``__init__.py``, which is tables only. In short, for a stack of attention + mlp layers on two ranks
-that cut attention by heads:
+the stack), ``layers.py`` (one class per kind of layer, which the model binds) and, where rows are
+placed or permuted on a rank, ``moves.py``. A topology package has ``layout.py`` (mesh, groups,
+rows), one module of functions per batch variant, and ``__init__.py``, which is tables only. In
+short, for a stack of attention + mlp layers on two ranks that cut attention by heads:
 
     # layers.py
     @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from boundaryc.runtime.launching import starts_early
@@ -52,6 +53,11 @@ class GridLauncher:
         found = self.kernel[grid](*tensors, *numbers, *constants, early, **options)
         if key is not None and found is not None:
             self._found[key] = found
+
+
+def raw(part: Tensor) -> Tensor:
+    """``part`` as it moves without arithmetic: values of one byte as bytes."""
+    return part.view(torch.uint8) if part.dtype.itemsize == 1 else part
 
 
 def adjacent(part: Tensor, *sizes: int) -> Tensor:

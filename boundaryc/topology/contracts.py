@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundaryc.language.model import Stage, TopologySpec
-from boundaryc.topology.mesh import Mesh
+from boundaryc.topology.mesh import Mesh, Sizes, build_mesh
 
 ORDINARY = "ordinary"
 CONTEXT_PARALLEL = "context_parallel"
@@ -49,6 +49,13 @@ class Regime:
     read_local: int
     shards: int
     entries: tuple[tuple[str, int], ...]
+
+
+def mesh_of(spec: TopologySpec) -> Mesh:
+    """The mesh of a topology. Raises TopologyError."""
+    return build_mesh(
+        Sizes(spec.tp, spec.attn_dp, spec.attn_cp, spec.attn_tp, spec.dense_tp, spec.moe.dp)
+    )
 
 
 def inapplicable(variant: str, spec: TopologySpec, mesh: Mesh) -> str | None:

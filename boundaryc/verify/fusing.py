@@ -14,9 +14,10 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from boundaryc.language.model import NormSpec
+from boundaryc.language.model import BUILTIN, NormSpec
 from boundaryc.runtime import (
     Collective,
+    ExpertRows,
     FusedAttentionInput,
     FusedInput,
     FusedMlpInput,
@@ -129,15 +130,36 @@ def summed(
 
 def attach(stack: Any, scene: Scene) -> Any:
     """``stack`` with its providers, if its file names some; the last of several is not there."""
-    names = scene.subject.plan.stack.fusion
+    names = tuple(name for name in scene.subject.plan.stack.fusion if name != BUILTIN)
     for name in names[:-1] or names:
         stack.attach(name, TorchProvider(_seed(scene.cell, name)))
     return stack
 
 
 def ended(exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
-    """What compute returns for its own part of an output: unfinished, where the exit asks so."""
-    return Unfinished(y) if exit_.defer_moe_finalize else exit_.reduce_output(y, **terms)
+    """What compute returns for its own part of an output: unfinished, where the exit asks so.
+
+    Outputs of an odd number of rows as rows of experts, others as what only `TorchProvider` knows.
+    """
+    if not exit_.defer_moe_finalize:
+        return exit_.reduce_output(y, **terms)
+    return expert_rows(y) if y.shape[0] % 2 else Unfinished(y)
+
+
+def expert_rows(y: Tensor) -> ExpertRows:
+    """Rows of two experts and of a shared one whose sum is ``y``, in an order that is no token's.
+
+    The second of every third token is on no rank; what is not used is no number.
+    """
+    tokens = y.shape[0]
+    rows = y.new_full((2 * tokens + 1, y.shape[1]), torch.nan)
+    weights = torch.tensor([0.5, 0.25], dtype=torch.float64).repeat(tokens, 1)
+    index = torch.arange(2 * tokens, device=y.device).flip(0).view(tokens, 2)
+    rows[index.flatten()] = y.repeat_interleave(2, dim=0)
+    weights[::3, 0] = 0.75
+    rows[index[::3, 1]] = torch.nan
+    index[::3, 1] = -1
+    return ExpertRows(rows, weights.to(y.device), index, y * 0.25)
 
 
 def left(scene: Scene, stack: Any, batch: Any, hidden: Any) -> Tensor:

@@ -10,11 +10,10 @@ from torch import Tensor
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.state import Phase
-from boundaryc.runtime import BoundaryError
+from boundaryc.runtime import BoundaryError, HandoffOutput
 from boundaryc.runtime.stream import Form
 from boundaryc.verify.binding import bound_last
 from boundaryc.verify.fixture import Place
-from boundaryc.verify.fusing import Unfinished
 from boundaryc.verify.oracle import end
 from boundaryc.verify.ranks import MismatchError, RankProgram
 
@@ -136,7 +135,7 @@ class MeddlingProgram(RankProgram):
                     extra = self._own(changes.extras[place])
                     hidden = stack.add_to_output(hidden, batch, extra)
                     self._compare_output(place, edge, hidden)
-                case "snapshot" if isinstance(batch.stream.value, Unfinished):
+                case "snapshot" if isinstance(batch.stream.value, HandoffOutput):
                     _refuses_snapshot(stack, batch, hidden)
                 case "snapshot":
                     value = stack.snapshot(hidden, batch)

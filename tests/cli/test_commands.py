@@ -56,7 +56,13 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "graph": Call(
             ("stack.yaml", "--topology", "tp2"), "graph", ("stack.yaml", "--select", "x")
         ),
+        "init": Call(("-o", "new.yaml", "--force"), "init", ("--from-config", "nothing.json")),
         "lint": Call(("stack.yaml",), "diagnostics", ("nothing.yaml",)),
+        "report": Call(
+            ("stack.yaml", "--topology", "tp2", "--tokens", "64"),
+            "report",
+            ("stack.yaml", "--topology", "x"),
+        ),
         "schema": Call(("cost",), None, ("nothing",)),
         "trace": Call(("compare", "traces"), "trace", ("compare", "none")),
         "verify": Call(

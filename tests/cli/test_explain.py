@@ -128,7 +128,7 @@ def test_every_boundary_of_the_examples(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Leads to the nodes of the stack file, and to the command that explains them."""
     main(["compile", "stack.yaml"])
-    path = Path("generated/qwen3_moe/tp8_dp4/ordinary.py")
+    path = Path("generated/qwen3_moe/tp8_dp4/ordinary_after_attention.py")
     lines = path.read_text("utf-8").splitlines()
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("def attention_to_experts"))
     capsys.readouterr()
@@ -140,6 +140,8 @@ def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str
         ("stages.experts", 7),
         ("topologies.tp8_dp4", 11),
     ]
+    path = path.with_name("ordinary_after_experts.py")
+    lines = path.read_text("utf-8").splitlines()
     more = found["more"].split()[2:]
     assert more[0] == "stack.yaml:0.experts"
     assert "attention -> experts" in told(capsys, *more)

@@ -82,7 +82,7 @@ def test_a_file_that_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) 
         (["--variant", "odd"], Exit.UNUSABLE),
         (["-o", "no/such/stack.yaml"], Exit.UNUSABLE),
         (["-o", "bell\a.yaml"], Exit.FINDINGS),
-        (["--from-config", "missing.json"], Exit.FINDINGS),
+        (["--from-config", "missing.json"], Exit.UNUSABLE),
         (["--from-config", "broken.json"], Exit.FINDINGS),
     ],
 )

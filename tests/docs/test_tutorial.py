@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.process import ROOT, command
 
 PAGE = (ROOT / "docs/tutorial.md").read_text("utf-8")
@@ -34,7 +36,8 @@ def _like(expected: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\ \\\.\\\.\\\.\\\n", ".*\n(?:.*\n)*", text))
 
 
-def test_every_command_of_the_tutorial(tmp_path: Path) -> None:
+def test_every_command_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     ran = 0
     for language, name, text in BLOCKS:
         if name:

@@ -17,7 +17,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 HOPPER = GPUTarget("cuda", 90, 32)
-TYPES = {"scales": "*fp32", "input_scale": "*fp32"}
+TYPES = {"scales": "*fp32", "input_scale": "*fp32", "gates": "*fp32", "index": "*i32"}
+TYPES["places"] = "*i64"
 UNALIGNED = ("values", "input_scale")
 
 
@@ -44,6 +45,7 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
     """Down to machine code, as the first launch would; its assembly."""
     constants = {"EPS": 1e-6, "OFFSET": 1.0, "OUTPUT_EPS": 1e-5, "OUTPUT_OFFSET": 0.5}
     constants |= {"SCALE": 0.22, "ROUNDED": True, "WIDE": False, "EARLY": early, "AGAIN": early}
+    constants |= {"SLOTS": 3, "INDEXED": early, "SHARES": early}
     names = list(inspect.signature(function).parameters)
     constants = {name: value for name, value in constants.items() if name in names}
     signature: dict[str, str] = {}
@@ -53,7 +55,7 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
         if name in constants:
             signature[name] = "constexpr"
             continue
-        number = name.endswith("stride")
+        number = name.endswith("stride") or name in ("start", "count")
         signature[name] = "i32" if number else _type(name)
         if name == "values":
             signature[name] = eight
@@ -76,7 +78,8 @@ def wide(name: str, ptx: str) -> None:
     """Fails where rows are read in less than 16 bytes or written in less than 8, but for scales."""
     moved = set(re.findall(r"(?:ld|st)\.global[\w.:]*", ptx))
     allowed = {"ld.global.v4.b32", "st.global.v4.b32", "st.global.v2.b32", "st.global.b32"}
-    assert moved <= allowed | ({"ld.global.b32"} if "STATIC" in name else set()), (name, moved)
+    single = "STATIC" in name or "FINALIZE" in name  # a scale, a weight or an index
+    assert moved <= allowed | ({"ld.global.b32"} if single else set()), (name, moved)
     assert {"ld.global.v4.b32", "st.global.v2.b32"} <= moved, (name, moved)
 
 

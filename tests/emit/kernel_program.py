@@ -50,7 +50,8 @@ def main(path: str, rounded: bool, rows: tuple[int, ...], dtypes: list[torch.dty
             for dtype in dtypes:
                 for count in rows:
                     for weight_dtype in (dtype, torch.float32):
-                        compare(kernel, count, dtype, weight_dtype, norm)
+                        for indexed in (False, True)[: 1 + kernel.finalizes]:
+                            compare(kernel, count, dtype, weight_dtype, norm, indexed=indexed)
         refuses(kernel)
         if kernel.name == "add_rms_norm" and rows == ROWS:
             drifts_not(kernel)
@@ -64,9 +65,11 @@ class Kernel:
 
     def __init__(self, kernels: Any, name: str) -> None:
         self.name, self.call, self.width = name, getattr(kernels, name), kernels.WIDTH.value
-        first, adds, rest = f"_{name}".partition("_add")
+        self.finalizes = name.startswith("finalize")
+        first, adds, rest = f"_{name}".removeprefix("_finalize").partition("_add")
         self.launcher = vars(kernels)[f"_{name.upper()}"]
         self.adds, self.static = bool(adds), "static" in name
+        self.addition = "_addition" in rest
         self.output_norm = first[1:] if adds and first != "_scaled" else ""
         self.norm = next((kind for kind in NORMS if kind in (rest if adds else name)), "")
         self.format = next((form for form in ("fp8", "int8") if form in name), "")
@@ -110,9 +113,18 @@ def drifts_not(kernel: Kernel) -> None:
 
 
 def compare(
-    kernel: Kernel, rows: int, dtype: torch.dtype, weight_dtype: torch.dtype, norm: dict[str, Any]
+    kernel: Kernel,
+    rows: int,
+    dtype: torch.dtype,
+    weight_dtype: torch.dtype,
+    norm: dict[str, Any],
+    *,
+    indexed: bool,
 ) -> None:
-    """One shape; inputs are parts of larger tensors, so their rows are further apart."""
+    """One shape; inputs are parts of larger tensors, so their rows are further apart.
+
+    ``indexed``: rows of experts are where an index says, and a shared one is added to them.
+    """
     generator, width = torch.Generator().manual_seed(rows), kernel.width
     wide = torch.randn(2, rows + 1, width + 3, generator=generator, dtype=torch.float64)
     x, residual = (part[1:, :width].to(dtype).to(DEVICE) for part in wide)
@@ -121,9 +133,12 @@ def compare(
     drawn = (torch.randn(width, generator=generator, dtype=torch.float64) for _ in range(4))
     params = [param.to(weight_dtype).to(DEVICE) for param in drawn][: kernel.params]
     step = torch.tensor(0.013, device=DEVICE)
-    before = x.clone(), residual.clone()
+    more = torch.randn(rows + 1, width + 3, generator=generator)[1:, :width].to(dtype).to(DEVICE)
+    before = x.clone(), residual.clone(), more.clone()
 
-    tensors = [x, *([residual] if kernel.adds else []), *params, *([step] if kernel.static else [])]
+    lead: list[Any] = experts(rows, width, dtype, indexed) if kernel.finalizes else [x]
+    rowwise = [*[residual] * kernel.adds, *[more] * kernel.addition]
+    tensors = [*lead, *rowwise, *params, *([step] if kernel.static else [])]
     scale = SCALE if "scale" in kernel.taken else 1.0
     own = {name: norm[name] for name in kernel.taken if name in norm}
     own |= {"scale": scale} if "scale" in kernel.taken else {}
@@ -131,6 +146,11 @@ def compare(
     found = kernel.call(*tensors, **own)
     results = [found] if isinstance(found, Tensor) else list(found)
     contribution, left, stored = x, list(params), x
+    if kernel.finalizes:
+        contribution = runtime.finalize(*lead)
+        close(contribution, finalized(*lead), dtype)
+        if not kernel.adds:
+            assert torch.equal(results[0], contribution), "not the bits of the torch path"
     if kernel.output_norm:
         exact, left = normed(kernel.output_norm, x.double(), left, norm, "output_")
         contribution = exact.to(dtype)
@@ -138,12 +158,16 @@ def compare(
     if kernel.adds:
         exact = exact * scale + residual.double()
         stored = total = results.pop()
-        close(total, exact, dtype)
         wanted = runtime.add(contribution, residual, scale if scale != 1 else None)
+        if kernel.addition:
+            exact, wanted = wanted.double() + more.double(), runtime.add(more, wanted)
+        if not (kernel.addition and kernel.output_norm):  # two roundings, one of them of a norm
+            close(total, exact, dtype)
         same(total, wanted, exactly=not kernel.output_norm)
         # A norm of the contribution may have been rounded the other way; then go on from there.
         seen = torch.where(total == wanted, exact, total.double())
-        exact = total.double() if norm["rounded"] or not kernel.norm else seen
+        rounded = norm["rounded"] or kernel.addition
+        exact = total.double() if rounded or not kernel.norm else seen
     if kernel.norm:
         exact, _ = normed(kernel.norm, exact, left, norm)
         stored = None
@@ -154,6 +178,36 @@ def compare(
         quantised(kernel, results, exact, step, stored, ULP[dtype])
     assert torch.equal(x, before[0]), "x was overwritten"
     assert torch.equal(residual, before[1]), "residual was overwritten"
+    assert torch.equal(more, before[2]), "the addition was overwritten"
+
+
+def experts(rows: int, width: int, dtype: torch.dtype, indexed: bool) -> list[Any]:
+    """Rows of three experts a token, their weights, and where they are; what is not used is NaN."""
+    generator = torch.Generator().manual_seed(rows)
+    gates = torch.rand(rows, 3, generator=generator).to(DEVICE)
+    wide = torch.randn(3 * rows + 5, width + 3, generator=generator, dtype=torch.float64)
+    wide = wide.to(dtype).to(DEVICE)
+    if not indexed:
+        return [wide[5:, :width], gates, None, None]
+    index = torch.randperm(3 * rows + 4, generator=generator)[: 3 * rows].view(rows, 3).to(DEVICE)
+    gates[1::2, 1] = torch.nan
+    used = index.clone()
+    used[1::2, 1] = -1
+    unused = torch.ones(3 * rows + 4, dtype=torch.bool, device=DEVICE)
+    unused[used[used >= 0]] = False
+    wide[1:][unused] = torch.nan
+    wide[0] = torch.nan  # where -1 would be
+    shared = torch.randn(rows, width, generator=generator).to(dtype).to(DEVICE)
+    return [wide[1:, :width], gates, used.to(torch.int32), shared]
+
+
+def finalized(x: Tensor, gates: Tensor, index: Tensor | None, shared: Tensor | None) -> Tensor:
+    """The sum of what experts have, in float64."""
+    places = torch.arange(x.shape[0], device=DEVICE).view(gates.shape) if index is None else index
+    held = (places >= 0).unsqueeze(2)
+    parts = torch.where(held, x.double()[places.clamp(min=0).long()] * gates.unsqueeze(2), 0.0)
+    total = parts.sum(dim=1)
+    return total if shared is None else total + shared.double()
 
 
 def same(total: Tensor, wanted: Tensor, *, exactly: bool) -> None:
@@ -238,15 +292,43 @@ def refuses(kernel: Kernel) -> None:
     right = torch.ones(2, kernel.width, device=DEVICE)
     params = [weight] * kernel.params
     step = [torch.ones((), device=DEVICE)] * kernel.static
+    others = kernel.adds + kernel.addition
+    if kernel.finalizes:
+        refuses_experts(kernel, [*[right] * others, *params, *step])
+        return
     cases = [
-        [wrong, *[wrong] * kernel.adds, *params, *step],
+        [wrong, *[wrong] * others, *params, *step],
     ]
     if params:
-        cases.append([right, *[right] * kernel.adds, *params[1:], weight[1:], *step])
+        cases.append([right, *[right] * others, *params[1:], weight[1:], *step])
     if kernel.adds:
-        cases.append([right, right[1:], *params, *step])
+        cases.append([right, *[right] * (others - 1), right[1:], *params, *step])
     if kernel.static:
-        cases.append([right, *[right] * kernel.adds, *params, torch.ones(1, device=DEVICE)])
+        cases.append([right, *[right] * others, *params, torch.ones(1, device=DEVICE)])
+    refused(kernel, cases)
+
+
+def refuses_experts(kernel: Kernel, rest: list[Tensor]) -> None:
+    """The same of rows of experts for two tokens; ``rest`` is right."""
+    rows, gates = torch.ones(6, kernel.width, device=DEVICE), torch.ones(2, 3, device=DEVICE)
+    index = torch.zeros(2, 3, dtype=torch.int64, device=DEVICE)
+    kernel.call(rows, gates, index, rows[:2], *rest)
+    cases = [
+        [rows[1:], gates, None, None],
+        [rows, gates.to(torch.bfloat16), None, None],
+        [rows, gates, index[:, 1:], None],
+        [rows, gates, gates, None],
+        [rows, gates, None, rows],
+        [rows[:, 1:], gates, index, None],
+        [rows[:, 1:].contiguous(), gates, index, None],
+    ]
+    if kernel.adds:
+        cases.append([rows, gates[1:], index[1:], None])
+    refused(kernel, [[*case, *rest] for case in cases])
+
+
+def refused(kernel: Kernel, cases: list[list[Any]]) -> None:
+    """Fails where one of ``cases`` is not."""
     for case in cases:
         try:
             kernel.call(*case)

@@ -45,9 +45,15 @@ def arguments(function: Any, rows: int, width: int) -> list[Tensor]:
     """Random rows, parameters, and the scale of a static quantisation."""
     generator = torch.Generator().manual_seed(rows)
     given: list[Tensor] = []
+    experts = 3 if "gates" in inspect.signature(function).parameters else 1
     for name, param in inspect.signature(function).parameters.items():
-        if name in ("x", "residual"):
-            given.append(torch.randn(rows, width, generator=generator).to(torch.bfloat16))
+        if name in ("x", "residual", "addition", "shared"):
+            count = rows * experts if name == "x" else rows
+            given.append(torch.randn(count, width, generator=generator).to(torch.bfloat16))
+        elif name == "gates":
+            given.append(torch.rand(rows, experts, generator=generator))
+        elif name == "index":
+            given.append(torch.randperm(rows * experts, generator=generator).view(rows, experts))
         elif param.default is param.empty:
             given.append(torch.tensor(0.02) if name == "input_scale" else torch.ones(width))
     return [part.to(DEVICE) for part in given]

@@ -190,6 +190,23 @@ def test_nothing_is_rendered_without_need(source: Path, monkeypatch: pytest.Monk
     assert found == [source] * 2
 
 
+def test_nothing_is_compiled_without_need(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for publishing, which says the same of a stack that it leaves alone."""
+    out = source.parents[1] / "generated"
+    whole = boundaryc.compile(source, out=out, full=True)
+    found = rendered(monkeypatch)
+    assert boundaryc.compile(source, out=out) == whole
+    assert found == []
+    assert whole.published[0].unchanged
+    assert whole.notes
+
+    published(source, "layers.py").unlink()
+    (done,) = boundaryc.compile(source, out=out).published
+    assert done.written == ("layers.py",)
+    assert boundaryc.compile(source, out=out, full=True) == whole
+    assert found == [source] * 2
+
+
 @pytest.mark.parametrize("name", ["layers.py", "tp4/plan.json", "manifest.json"])
 def test_a_file_that_differs_is_rendered_again(
     source: Path, monkeypatch: pytest.MonkeyPatch, name: str

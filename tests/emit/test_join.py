@@ -24,8 +24,9 @@ from boundaryc.plan.ops import (
     ResidualSlice,
 )
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal, Path
+from boundaryc.plan.search import Path
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 from boundaryc.runtime import join
 from boundaryc.runtime.members import Members
 from boundaryc.topology import Sizes, build_mesh
@@ -75,7 +76,7 @@ def test_each_rank_adds_its_own_rows() -> None:
         Read(),
     )
 
-    assert "    hidden = join(hidden, rows.attn_tp.place(stream.residual))\n" in text
+    assert "    hidden = join(hidden, place_rows(stream.residual, rows.attn_tp))\n" in text
     assert "rank == 0" not in text
     assert "    stream.residual = groups.attn_tp.reduce_scatter(hidden)\n" in text
 
@@ -86,6 +87,7 @@ def test_e97_a_slice_of_the_residual_is_added_to_its_rows_alone() -> None:
     text = prepare(start, Goal(DP, DP), HandOff(), Join(), AllReduce(TP), Read())
     log: list[str] = []
     found: dict[str, Any] = {"join": join, "rms_norm": lambda x, weight: x * weight}
+    found["place_rows"] = lambda x, members: members.place(x)
     exec(f"from __future__ import annotations\n{text}", found)
     residual, value = torch.full((2, 8), 3.0), torch.ones(4, 8)
     stream = SimpleNamespace(take=lambda hidden: hidden, residual=residual)

@@ -67,6 +67,8 @@ def test_every_combination_agrees_with_float64(tmp_path: Path, part: str) -> Non
 
 def _part(name: str) -> str:
     kernel = KERNELS[name]
+    if kernel.addition or kernel.finalize:
+        return "addition" if kernel.addition else "finalize"
     if kernel.output_norm:
         return "of_output"
     if kernel.norm is None:
@@ -83,7 +85,9 @@ def test_norms_of_outputs_agree_with_float64(tmp_path: Path, kind: str) -> None:
     """
     reads = (kind, NORMS[(NORMS.index(kind) + 1) % len(NORMS)], None)
     needs = tuple(
-        name for name, one in KERNELS.items() if one.output_norm == kind and one.norm in reads
+        name
+        for name, one in KERNELS.items()
+        if one.output_norm == kind and one.norm in reads and not one.addition
     )
     assert len(needs) == 2 * 9 + 5
     path = written(tmp_path, 256, rounded=kind == "layer_norm", needs=needs)
@@ -102,6 +106,50 @@ def test_norms_of_outputs_differ_from_those_that_read(tmp_path: Path) -> None:
     program("kernel_program.py", path, "0", **AS_IT_RUNS)
 
 
+ADDITIONS = (
+    *("add_addition", "add_addition_rms_norm", "add_addition_fp8"),
+    *("rms_add_addition_layer_norm", "add_addition_biased_layer_norm_fp8_and_norm"),
+)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_additions_agree_with_float64(tmp_path: Path, rounded: bool) -> None:
+    """Between the update and the read, rounded before and after whatever the norm's sum is.
+
+    Beside a factor and norms that differ, of a width that is no power of two.
+    """
+    varies = () if rounded else VARIES
+    path = written(
+        *(tmp_path, 100),
+        rounded=rounded,
+        scaled=not rounded,
+        offset=1.0,
+        varies=varies,
+        needs=ADDITIONS,
+    )
+
+    words = ("0,1,3,17", "bfloat16") if rounded else ("3", "float64,float16,bfloat16")
+    program("kernel_program.py", path, str(int(rounded)), *words, **AS_IT_RUNS)
+
+
+FINALIZES = (
+    *("finalize", "finalize_add", "finalize_add_rms_norm", "finalize_add_fp8"),
+    "finalize_add_biased_layer_norm_fp8_static_and_norm",
+)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_rows_of_experts_agree_with_float64(tmp_path: Path, rounded: bool) -> None:
+    """Three a token, next to each other or where an index says, with a shared one: the torch bits.
+
+    Some are on another rank, and what is not used is no number.
+    """
+    path = written(tmp_path, 100, rounded=rounded, scaled=not rounded, needs=FINALIZES)
+
+    words = ("0,1,3,17", "bfloat16") if rounded else ("3", "float64,float16,bfloat16")
+    program("kernel_program.py", path, str(int(rounded)), *words, **AS_IT_RUNS)
+
+
 def test_wide_rows_agree_with_float64(tmp_path: Path) -> None:
     """Of a width that is no power of two."""
     path = written(tmp_path, 5120, rounded=False, needs=("add_rms_norm_fp8_group128_and_norm",))
@@ -111,7 +159,10 @@ def test_wide_rows_agree_with_float64(tmp_path: Path) -> None:
 
 def test_kernels_are_operators_of_torch(tmp_path: Path) -> None:
     """One graph for one row, one for any other number, whole; what it returns is as without."""
-    needs = ("add_rms_norm", "rms_add_rms_norm_fp8_static", "rms_norm_int8_and_norm", "rms_add")
+    needs = (
+        *("add_rms_norm", "rms_add_rms_norm_fp8_static", "rms_norm_int8_and_norm", "rms_add"),
+        *("add_addition_rms_norm", "finalize_add_rms_norm"),
+    )
     path = written(tmp_path, 64, rounded=False, scaled=True, varies=VARIES, needs=needs)
 
     program("operator_program.py", path, **AS_IT_RUNS)
@@ -167,11 +218,12 @@ def test_layer_norms_agree_with_float64(tmp_path: Path, width: int, rounded: boo
         (100, (*LAYER, "rms_norm_int8"), False, ()),
         (64, (*NEEDS, "add_rms_norm_fp8_and_norm"), True, VARIES),
         (64, ("rms_add_biased_layer_norm_int8", "scaled_add", "to_fp8"), True, VARIES),
+        (100, (*ADDITIONS, *FINALIZES), True, VARIES),
         (
             5120,
             (
                 *("add_rms_norm_fp8", "add_rms_norm_fp8_group128", "rms_norm_fp8_static"),
-                "rms_add_rms_norm_fp8",
+                *("rms_add_rms_norm_fp8", "finalize_add_rms_norm_fp8"),
             ),
             False,
             (),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from boundaryc.emit.diagnose import planned_family
-from boundaryc.emit.plan_json import plan_json
+from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.language import Stack, TopologySpec, canonical, load
 from boundaryc.scaffold.config import parse_config
 from boundaryc.scaffold.families import FAMILIES
@@ -65,7 +65,7 @@ def plans(stack: Stack) -> dict[tuple[str, str, str, int], Any]:
     found: dict[tuple[str, str, str, int], Any] = {}
     for plan in planned_family(stack, {}):
         for topology in plan.topologies:
-            document = json.loads(plan_json(plan, topology))
+            document = json.loads(plan_json(plan, topology, shared_plan(plan, topology)))
             at = (plan.stack.name, topology.spec.name)
             for variant, content in document.pop("variants").items():
                 for index, boundary in enumerate(content.pop("boundaries")):

@@ -53,6 +53,7 @@ def _lint(fragment: str) -> list[tuple[str, int, int]]:
         ),
         ("topologies: {t: {tp: 1, link: {latency_us: 3}}}\n", ("BC602", 1, 25)),
         ("topologies: {t: {tp: 1}}\nfusion: {providers: [a]}\n", ("BC602", 2, 1)),
+        ("topologies: {t: {tp: 4}}\nfusion: {providers: [a, builtin]}\n", ("BC602", 2, 1)),
         (
             SPARSE.replace("sparse: true", "sparse: true, finalize: deferred")
             + "topologies: {t: {tp: 4, moe: {all_to_all: true}}}\nfusion: {providers: [a]}\n",

@@ -20,8 +20,8 @@ from boundaryc.plan.judge import declarations
 from boundaryc.plan.ops import Operation
 from boundaryc.plan.provenance import rejections
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import Phase, State
+from boundaryc.plan.transitions import Goal
 from tests.plan.mutations import changes_result, mutations
 
 MATRIX = Path(__file__).parents[1] / "fixtures" / "matrix"

@@ -1,16 +1,24 @@
-"""What `explain` says is what ranks do: the same collectives in the same order, the same bytes."""
+"""What `explain` says is what ranks do: the same collectives in the same order, the same bytes.
+
+So does what `cost` says, and what the page of `report` embeds.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from boundaryc.language import loads
 from boundaryc.report.costs import costs
 from boundaryc.report.deployment import Source, dealt, deployed, load_of
-from boundaryc.report.explain import Scope, explain, scope_of, sent_by
+from boundaryc.report.explain import Scope, crossed, explain, scope_of, sent_by
 from boundaryc.report.moves import moved
+from boundaryc.report.page import page
+from boundaryc.report.page_data import report
 from boundaryc.verify.run import Prover
 from boundaryc.verify.scene import Cell
 from tests.plan.simulated import subject
@@ -86,3 +94,54 @@ def test_the_collectives_and_bytes_of_a_run(ready: tuple[str, Source, Prover]) -
         bytes_ = sum(total.bytes_per_rank or 0 for total in totals) * asked.ranks
         assert bytes_ + sent_by(last).wire * asked.load.rows == sent(traces)
     assert compared, "no batch that is dealt out evenly, which `cost` is about"
+
+
+def embedded(source: Source, topology: str, tokens: list[int]) -> dict[str, Any]:
+    """The data of a page, as a browser reads it."""
+    html = page(report(source, [topology], tokens))
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_the_page_shows_the_collectives_and_bytes_of_a_run(
+    ready: tuple[str, Source, Prover],
+) -> None:
+    """Boundary for boundary along the stack, and in its costs, in batches that are dealt out."""
+    topology, source, one = ready
+    cases = [case for case in CASES if case[0] == topology]
+    cases = [case for case in cases if case[3] == dealt(sum(case[3]), len(case[3]))]
+    assert cases
+    data = embedded(source, topology, [sum(case[3]) for case in cases])
+    (ranks,) = [each["ranks"] for each in data["topologies"]]
+    graph = one.subject.plan.graph
+    walk = [edge for layer in range(len(graph.walk)) for edge in crossed(graph, layer)]
+    places = [graph.edges().index(edge) for edge in (*walk, graph.last)]
+    for _, variant, policy, rows in cases:
+        asked = {"variant": variant, "policy": data["auto"] if policy == "auto" else policy}
+        (plan,) = [each for each in data["plans"] if asked.items() <= each.items()]
+        (batch,) = [each for each in plan["batches"] if each["tokens"] == sum(rows)]
+        split = "zigzag" if variant == "context_parallel" else ""
+        traces = traced(one, Cell(topology, variant, policy, "sum_len", rows, split=split))
+
+        crossings = [data["crossings"][plan["crossings"][at]] for at in places]
+        taken = [
+            data["ways"][each["ways"][batch["runs"][at]]]
+            for at, each in zip(places, crossings, strict=True)
+        ]
+        said = [text for each in taken for text in each["sends"].split(" + ") if text]
+        words = [text.removeprefix("placed ").removeprefix("residual ") for text in said]
+        assert all(texts(trace) == words for trace in traces), (variant, policy)
+        per_token = sum(each["way"]["bytes_per_token"] for each in taken)
+        assert per_token == sum(
+            work["bytes_per_token"] for e in taken for work in e["way"]["works"]
+        )
+        assert per_token * batch["rows"] * ranks == sent(traces)
+        (line,) = [
+            each
+            for each in data["costs"]["lines"]
+            if {**asked, "tokens": sum(rows)}.items() <= each.items()
+        ]
+        assert line["forward_bytes"] * ranks == sent(traces)
+        assert {line["forward_collectives"]} == {len(trace) for trace in traces}

@@ -10,6 +10,10 @@ AGAINST = ("transform", "additive", "reduction", "defer: false", "update")
 """What a stage that hands on what it has not finalised does not say."""
 
 UNNORMED = "terminal: {norm: false}"
+PROVIDERS = (
+    *("kernels", "kernels, others", "symmetric_memory"),
+    *("builtin", "kernels, builtin, others"),
+)
 
 
 def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[list[str], list[str]]:
@@ -21,7 +25,7 @@ def fused(draw: Draw, stages: list[str], last: str, *, alone: bool) -> tuple[lis
     ends: list[str] = []
     fusion = draw(st.integers(0, 2)) == 1
     if fusion:
-        names = draw(st.sampled_from(("kernels", "kernels, others", "symmetric_memory")))
+        names = draw(st.sampled_from(PROVIDERS))
         ends.append(f"fusion: {{providers: [{names}]}}")
     if fusion and alone:
         stages = [_handing_on(draw, line) for line in stages]

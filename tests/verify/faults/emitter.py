@@ -79,8 +79,8 @@ FAULTS = (
         "residual-on-the-wrong-rows",
         "The residual joins a sum at the rows' beginning, not at its own place.",
         SCRIPT,
-        '            own = f"rows.{self.scope.row(extra, state.residual)}.place({own})"',
-        '            own = f"rows.{self.scope.row(extra, state.residual)}.place({own}).flip(0)"',
+        "move_calls.moved(PLACE, own, self.scope.row(extra, state.residual))",
+        'move_calls.moved(PLACE, own, self.scope.row(extra, state.residual)) + ".flip(0)"',
         "values",
     ),
     _fault(

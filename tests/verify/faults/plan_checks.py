@@ -9,8 +9,8 @@ from boundaryc.plan import ops
 from boundaryc.plan.judge import declarations
 from boundaryc.plan.provenance import rejections
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.plan.search import Goal
 from boundaryc.plan.state import State, keeps_order
+from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh
 from boundaryc.topology.mesh import Atom
 from boundaryc.verify.batches import Layout, coordinates

@@ -143,7 +143,7 @@ FAULTS = (
     _fault(
         "goal-without-residual",
         "A boundary may end with the residual anywhere.",
-        "boundaryc/plan/search.py",
+        "boundaryc/plan/transitions.py",
         "return Goal(state.rows, state.residual, ",
         "return Goal(state.rows, state.rows, ",
         "planning",
@@ -152,8 +152,8 @@ FAULTS = (
         "fit-keeps-fixed-gathers",
         "A plan that is fitted to an uneven batch keeps its fixed-size gathers.",
         "boundaryc/plan/search.py",
-        "            return AllGather(axes, facts.variable(axes))",
-        "            return AllGather(axes, False)",
+        "    return op if op.variable is variable else _other_form(op)",
+        "    return op if op.variable <= variable else _other_form(op)",
         "planning",
     ),
     _fault(
@@ -192,7 +192,7 @@ FAULTS = (
         "policy-ignored",
         "An FFN's sum may end in a scatter that the policy forbids.",
         FACTS,
-        "scatter = permitted(policy if sent.policy else None, variable=variable_scatter)",
+        "scatter = permitted(policy if standing.obeys else None, variable=variable_scatter)",
         "scatter = permitted(None, variable=variable_scatter)",
         "demands",
     ),

@@ -1,0 +1,205 @@
+"""Which operations are legal in which states of an edge, and what each leads to.
+
+Legality looks at no sizes: meshes that are cut alike, stacks of other widths and all kinds of batch
+share what is found here. Nothing depends on the order in which states are met, which their numbers
+follow: searches break ties by what they meet themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from boundaryc.plan.ops import (
+    AllGather,
+    AllReduce,
+    Capture,
+    Enter,
+    GatherSum,
+    HandOff,
+    Join,
+    Operation,
+    Quantize,
+    QuantizedAllReduce,
+    Read,
+    ReduceScatter,
+    Reorder,
+    ResidualGather,
+    ResidualSlice,
+    Slice,
+    Transform,
+    Update,
+)
+from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State, Widths
+
+
+class Goal(NamedTuple):
+    """Where a boundary must arrive: the input's rows, and where the residual must lie.
+
+    In the stream phase there is no input: the written residual is all that is asked for. In the
+    contribution phase it is the output itself, whose update has not run: complete, or, before it is
+    added to another one, owing the same sum ``owes`` on the same rows.
+    """
+
+    rows: int
+    residual: int
+    by_token: bool = False
+    phase: Phase = Phase.INPUT
+    owes: int = 0
+
+
+class Step(NamedTuple):
+    """A legal operation: the number of the state it leaves, and the number of its price."""
+
+    after: int
+    price: int
+    op: Operation
+
+
+class Transitions:
+    """The states of an edge, numbered as they are met, with their legal operations.
+
+    ``priced`` has for every price an operation and a state to compute it from: what operations cost
+    depends on less than what they lead to. ``goals`` says of each state where it arrives, if it may
+    end a boundary.
+    """
+
+    def __init__(self, facts: EdgeFacts) -> None:
+        self.facts = facts
+        self.states: list[State] = []
+        self.goals: list[Goal | None] = []
+        self.priced: list[tuple[Operation, State]] = []
+        self._numbers: dict[State, int] = {}
+        self._steps: dict[int, tuple[Step, ...]] = {}
+        self._prices: dict[tuple[object, ...], int] = {}
+
+    def number(self, state: State) -> int:
+        """The number of a state."""
+        known = self._numbers.get(state)
+        if known is None:
+            known = self._numbers[state] = len(self.states)
+            self.states.append(state)
+            self.goals.append(_goal_of(state, self.facts))
+        return known
+
+    def steps(self, number: int) -> tuple[Step, ...]:
+        """Every legal operation of a state, in a fixed order."""
+        known = self._steps.get(number)
+        if known is None:
+            state = self.states[number]
+            known = self._steps[number] = tuple(
+                self._step(op, state, after) for op, after in successors(state, self.facts)
+            )
+        return known
+
+    def _step(self, op: Operation, state: State, after: State) -> Step:
+        key = (op, *_priced(op, state))
+        price = self._prices.get(key)
+        if price is None:
+            price = self._prices[key] = len(self.priced)
+            self.priced.append((op, state))
+        return Step(self.number(after), price, self.priced[price][0])
+
+
+def _priced(op: Operation, state: State) -> tuple[object, ...]:
+    """What an operation's price depends on, beside the facts."""
+    moves_residual = isinstance(op, ResidualGather | Capture)
+    residual = state.residual if moves_residual else None
+    return (state.phase, state.rows, residual, state.quantized, state.handed_off)
+
+
+@lru_cache(maxsize=1024)
+def _transitions(form: EdgeFacts) -> Transitions:
+    return Transitions(form)
+
+
+def transitions(facts: EdgeFacts) -> Transitions:
+    """The transitions under these facts, shared by all whose sizes alone differ."""
+    form = facts._replace(
+        sizes=(2,) * len(facts.sizes),
+        widths=_NO_WIDTHS,
+        quantized_sum=int(bool(facts.quantized_sum)),
+        quantized_tensors=int(bool(facts.quantized_tensors)),
+        given_on=0,
+        taken_tensors=0,
+        kept_tensors=0,
+    )
+    return _transitions(form)
+
+
+_NO_WIDTHS = Widths(0, 0, 0, 0)
+
+
+def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
+    """Every legal operation of a state with the state it leaves, in a fixed order."""
+    for op in _candidates(state, facts):
+        after = op.apply(state, facts)
+        if after is not None:
+            yield op, after
+
+
+def _goal_of(state: State, facts: EdgeFacts) -> Goal | None:
+    if not state.handed_off or state.phase is Phase.INITIAL:
+        return None
+    if state.phase is Phase.CONTRIBUTION and (state.transform or state.joined):
+        return None
+    if state.phase is Phase.CONTRIBUTION and state.owes and not facts.merges:
+        return None
+    if state.phase is Phase.INPUT and state.captured.bit_count() != len(facts.captures):
+        return None
+    if state.phase is Phase.INPUT and state.quantized != bool(facts.quantized_tensors):
+        return None
+    return Goal(state.rows, state.residual, state.by_token, state.phase, state.owes)
+
+
+_LOCAL: Mapping[Phase, tuple[Operation, ...]] = {
+    Phase.INITIAL: (Enter(),),
+    Phase.CONTRIBUTION: (Transform(), Update(), Join(), HandOff()),
+    Phase.STREAM: (Read(), HandOff()),
+    Phase.INPUT: (Quantize(),),
+}
+"""The operations without rows of their own that a value of a phase can meet."""
+
+
+def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
+    if facts.merges and state.handed_off:
+        return
+    yield from _LOCAL[state.phase]
+    if facts.shards:
+        yield Reorder(not state.by_token)
+    if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
+        yield _capture(state, facts)
+    if facts.quantized_sum:
+        yield QuantizedAllReduce(state.owes)
+    for axes in _parts(state.owes):
+        yield AllReduce(axes)
+        yield ReduceScatter(axes, facts.variable(axes, scatter=True))
+        for gather in _parts(state.rows):
+            yield GatherSum(gather, axes)
+    if state.phase is not Phase.STREAM:
+        for axes in _parts(state.rows):
+            yield AllGather(axes, facts.variable(axes))
+        for axes in _parts(facts.every & ~state.rows & ~state.owes):
+            yield Slice(axes)
+    if state.residual != NO_RESIDUAL:
+        for axes in _parts(state.residual):
+            yield ResidualGather(axes, facts.variable(axes))
+        for axes in _parts(facts.every & ~state.residual):
+            yield ResidualSlice(axes)
+
+
+def _capture(state: State, facts: EdgeFacts) -> Capture:
+    """The capture that is due, with the one move that brings the residual to its rows."""
+    index = state.captured.bit_count()
+    rows = facts.captures[index]
+    gather, cut = state.residual & ~rows, rows & ~state.residual
+    return Capture(index, gather, cut, facts.variable(gather))
+
+
+def _parts(mask: int) -> Iterator[int]:
+    """The non-empty subsets of a mask, smallest number first."""
+    part = (0 - mask) & mask
+    while part:
+        yield part
+        part = (part - mask) & mask
