@@ -41,6 +41,7 @@ class MoveView:
     operator: Lines
     norm: None = None
     adds: bool = False
+    halves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ def modules(source: Source, plan: StackPlan) -> tuple[Module, ...]:
 
 def _module(source: Source, name: str, text: str) -> Module:
     path = Path(name)
-    folder, variant = path.parent.name, path.stem.removesuffix("_access")
-    topology = "" if folder == source.stack.name else folder
-    variant = variant if topology and variant in source.stack.variants else ""
+    topology = "" if path.parent.name == source.stack.name else path.parent.name
+    variants = (one for one in source.stack.variants if f"{path.stem}_".startswith(f"{one}_"))
+    variant = next(variants, "") if topology else ""
     return Module(name, topology, variant, text, tuple(fragments(source, path, text)))
 
 

@@ -34,6 +34,11 @@ function moduleOf(topology, variant) {
   );
 }
 
+/** A long one is divided by stage: `ordinary.py`, and `ordinary_after_mlp.py`. */
+function modulesOf(topology, variant) {
+  return data.files.filter((one) => one.topology === topology && one.variant === variant);
+}
+
 function batchOf(plan) {
   return plan.batches.find((one) => one.tokens === chosen.tokens);
 }

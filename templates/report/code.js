@@ -186,7 +186,7 @@ function renderOrigin(file, nodes) {
   const origin = originOf(file, chosen.line);
   const head = h("div", {}, link(`line ${chosen.line}`, () => follow("code", true)));
   head.append(origin.name ? h("code", {}, ` ${origin.name}`) : ` of ${file.path}`);
-  const here = file.path === moduleOf(chosen.topology, chosen.variant).path;
+  const here = modulesOf(chosen.topology, chosen.variant).includes(file);
   const at = here ? boundaryOf(origin.name) : null;
   if (at !== null) head.append(" ", link("show the boundary", () => update({ ...at, reveal: "plan" })));
   const items = nodes.map((node) =>

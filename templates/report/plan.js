@@ -94,16 +94,23 @@ function decides(crossing) {
   return [h("h4", {}, "Decided by"), h("ul", { class: "decides" }, items)];
 }
 
-/** What a way runs as: links to the functions in the module of the chosen variant. */
+/** What a way runs as: links to the functions in the modules of the chosen variant. */
 function runsAs(functions) {
-  const file = moduleOf(chosen.topology, chosen.variant);
   const items = functions.map((name) => {
-    const { first, origin } = file.lines.find((one) => data.origins[one.origin].name === name);
+    const { file, first, origin } = definitionOf(name);
     const show = () => update({ file: file.path, line: first, yaml: 0, reveal: "code" });
     const says = data.origins[origin].says;
     return h("li", {}, link(name, show, { class: "link mono" }), " ", h("span", {}, says));
   });
   return [h("dt", {}, "runs as"), h("dd", {}, h("ul", { class: "decides functions" }, items))];
+}
+
+function definitionOf(name) {
+  for (const file of modulesOf(chosen.topology, chosen.variant)) {
+    const line = file.lines.find((one) => data.origins[one.origin].name === name);
+    if (line) return { file, ...line };
+  }
+  throw new Error(`${name} is in no module of ${chosen.topology}, ${chosen.variant}`);
 }
 
 function renderPlan() {

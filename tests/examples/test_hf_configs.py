@@ -56,7 +56,12 @@ def on(stack: Stack, specs: tuple[TopologySpec, ...], like: Stack) -> Stack:
         dataclasses.replace(one, topologies=specs, two_batch=like.two_batch) for one in stack.drafts
     )
     return dataclasses.replace(
-        stack, topologies=specs, drafts=drafts, pipeline=like.pipeline, two_batch=like.two_batch
+        stack,
+        topologies=specs,
+        drafts=drafts,
+        pipeline=like.pipeline,
+        two_batch=like.two_batch,
+        fusion=like.fusion,
     )
 
 

@@ -115,10 +115,9 @@ def test_its_places_are_in_its_lists(moe: Report) -> None:
     assert len(moe.boundaries) == len(moe.graph.edges)
     for plan in moe.plans:
         assert boundaries == set(range(len(plan.crossings)))
-        (file,) = [
-            one for one in moe.files if one.path.endswith(f"/{plan.topology}/{plan.variant}.py")
-        ]
-        defined = {moe.origins[one.origin].name for one in file.lines}
+        at = (plan.topology, plan.variant)
+        files = [one for one in moe.files if (one.topology, one.variant) == at]
+        defined = {moe.origins[one.origin].name for file in files for one in file.lines}
         for place, at in enumerate(plan.crossings):
             crossing = moe.crossings[at]
             assert len(crossing.functions) == len(crossing.ways)

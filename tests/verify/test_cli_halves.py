@@ -46,7 +46,7 @@ def test_both_kinds_of_halves_run_and_are_told(
     assert main([*words, "--rows", "5,3"]) == 0
     shown = capsys.readouterr()
     assert "3 of 3 cells hold" in shown.err
-    assert shown.out.rstrip().endswith("   2 cells in two halves")
+    assert " ".join(shown.out.split()).endswith(" 2 cells in two halves")
 
     assert main([*words, "--halves", "alone", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
