@@ -20,33 +20,50 @@ OTHERS = ("liger", "compile")
 PLAIN = "add_norm"
 NOTES = {
     "add_layer_norm": "Measured before the kernels of other families changed; this one did not.",
-    "scaled_add_norm": "Measured before `again_from`, which the same kernel without a factor has too: "
-    "with it, beside the plain kernel in one run, 4096, 7168 and 8192 columns took 1.00 times its "
-    "time (63.81, 113.31 and 132.06 microseconds for 8,192 rows).",
-    "add_norm_fp8": "With 16,384 columns, 1,024 rows and 138 registers it took 42.2 microseconds: one "
-    "program on a multiprocessor, warps 12 % of what it holds, DRAM 48 % of its peak (`ncu`). Of "
-    "values divided in halves a thread needs 64 registers, which is two programs.",
-    "hyper": "`ncu` at 7168 / 1024: with 80 registers three programs on a multiprocessor, 2.59 turns, "
-    "issue slots 52 % full, DRAM 63 % of its peak; with 64 four programs, 1.94 turns, DRAM 69 %. A "
-    "chunk loaded ahead and weights loaded at once are 1 to 2 % of the time each.",
-    "hyper_fp8": "`ncu` at 4096 / 1024: four programs on a multiprocessor (64 registers, no spills), "
-    "1.94 turns, issue slots 63 % full, warps 44 % of the most, DRAM 53 % of its peak, 57.8 MB moved; "
-    "of the cycles between two instructions of a warp 4.6 wait for memory, 1.0 for a barrier. Neither "
-    "memory nor arithmetic is the limit: a program waits for two reductions behind one another when "
-    "its loads are over, and in two turns nearly all programs do so at the same time. 4 warps of 128 "
-    "registers take 22.75 microseconds, but 1.1 more for one row.",
-    "post_norm": "At 2048 / 1024 about a microsecond of a launch does not depend on its bytes, of which "
-    "the plain kernel moves a third more.",
-    "sandwich": "Two reductions of a row, one behind the other, with two barriers each: up to 128 "
-    "rows the second takes 0.2 to 0.9 microseconds, which nothing hides. For 5120, 7168 and 8192 "
-    "columns this table has a kernel that loaded the second weights early; as generated now, the "
-    "second weights late, the same machine took, as a variant of another run, for 1,024, 8,192 and "
-    "32,768 rows 11.80, 83.4 and 325.7 (5120), 16.63, 115.7 and 450.5 (7168), 18.52, 130.8 and 513.7 "
-    "microseconds (8192): 1.02 to 1.06 times the plain kernel. `ncu` at 7168 / 1024, with 64 registers and "
-    "all weights late: warps 44 % of the most, DRAM 46 % of its peak; of the cycles between two "
-    "instructions of a warp 7.4 wait for memory and 2.1 for barriers: latency. 4096 from 8,192 rows on: the plain kernel reads its row again "
-    "and is faster than a copy; the same with two norms took 72.9 and 278.5 microseconds, all loads "
-    "late 66.7 and 258.8, but 10.3 instead of 9.6 for 1,024 rows.",
+    "scaled_add_norm": (
+        "Measured before `again_from`, which the same kernel without a factor has too: with "
+        "it, beside the plain kernel in one run, 4096, 7168 and 8192 columns took 1.00 times "
+        "its time (63.81, 113.31 and 132.06 microseconds for 8,192 rows)."
+    ),
+    "add_norm_fp8": (
+        "With 16,384 columns, 1,024 rows and 138 registers it took 42.2 microseconds: one "
+        "program on a multiprocessor, warps 12 % of what it holds, DRAM 48 % of its peak "
+        "(`ncu`). Of values divided in halves a thread needs 64 registers, which is two "
+        "programs."
+    ),
+    "hyper": (
+        "`ncu` at 7168 / 1024: with 80 registers three programs on a multiprocessor, 2.59 "
+        "turns, issue slots 52 % full, DRAM 63 % of its peak; with 64 four programs, 1.94 "
+        "turns, DRAM 69 %. A chunk loaded ahead and weights loaded at once are 1 to 2 % of "
+        "the time each."
+    ),
+    "hyper_fp8": (
+        "`ncu` at 4096 / 1024: four programs on a multiprocessor (64 registers, no spills), "
+        "1.94 turns, issue slots 63 % full, warps 44 % of the most, DRAM 53 % of its peak, "
+        "57.8 MB moved; of the cycles between two instructions of a warp 4.6 wait for memory, "
+        "1.0 for a barrier. Neither memory nor arithmetic is the limit: a program waits for "
+        "two reductions behind one another when its loads are over, and in two turns nearly "
+        "all programs do so at the same time. 4 warps of 128 registers take 22.75 "
+        "microseconds, but 1.1 more for one row."
+    ),
+    "post_norm": (
+        "At 2048 / 1024 about a microsecond of a launch does not depend on its bytes, of "
+        "which the plain kernel moves a third more."
+    ),
+    "sandwich": (
+        "Two reductions of a row, one behind the other, with two barriers each: up to 128 "
+        "rows the second takes 0.2 to 0.9 microseconds, which nothing hides. For 5120, 7168 "
+        "and 8192 columns this table has a kernel that loaded the second weights early; as "
+        "generated now, the second weights late, the same machine took, as a variant of "
+        "another run, for 1,024, 8,192 and 32,768 rows 11.80, 83.4 and 325.7 (5120), 16.63, "
+        "115.7 and 450.5 (7168), 18.52, 130.8 and 513.7 microseconds (8192): 1.02 to 1.06 "
+        "times the plain kernel. `ncu` at 7168 / 1024, with 64 registers and all weights "
+        "late: warps 44 % of the most, DRAM 46 % of its peak; of the cycles between two "
+        "instructions of a warp 7.4 wait for memory and 2.1 for barriers: latency. 4096 from "
+        "8,192 rows on: the plain kernel reads its row again and is faster than a copy; the "
+        "same with two norms took 72.9 and 278.5 microseconds, all loads late 66.7 and 258.8, "
+        "but 10.3 instead of 9.6 for 1,024 rows."
+    ),
 }
 
 
