@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from boundaryc.graph.build import Edge
+from boundaryc.language import Stack
 from boundaryc.plan.cost import Cost
 from boundaryc.plan.result import StackPlan, Table
 from boundaryc.report.deployment import AskedError, dealt, load_of, policy_of
@@ -114,7 +115,7 @@ def _line(
     topology, graph = plan.topologies[0], plan.graph
     spec = topology.spec
     layers = [crossed(graph, index) for index in range(len(graph.walk))]
-    layer = _sum(planned, Counter(layers).most_common(1)[0][0])
+    layer = _sum(planned, _usual(plan.stack, layers))
     forward = _sum(planned, [edge for edges in layers for edge in edges])
     forward = forward.plus(_sum(planned, [graph.last]))
     few = topology.columns[column].few
@@ -135,6 +136,16 @@ def _line(
         forward_bytes=float(bytes_),
         microseconds=round(took, 3),
     )
+
+
+def _usual(stack: Stack, layers: Sequence[tuple[Edge, ...]]) -> tuple[Edge, ...]:
+    """The boundaries of the layer that the stack has most often, as it is mostly entered.
+
+    Of several that are as frequent the last, which what stands before the stack has no part in.
+    """
+    stages = Counter(stack.layers).most_common(1)[0][0]
+    same = [edges for own, edges in zip(stack.layers, layers, strict=True) if own == stages]
+    return Counter(reversed(same)).most_common(1)[0][0]
 
 
 def _sum(planned: Table, edges: Sequence[Edge]) -> Cost:

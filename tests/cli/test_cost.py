@@ -10,6 +10,7 @@ import pytest
 
 from boundaryc.cli import Exit, main
 from boundaryc.report.schemas import result_schema
+from tests.cli.process import ROOT
 from tests.language.json_check import problems
 from tests.report.example import QWEN3_MOE
 
@@ -46,6 +47,23 @@ def test_side_by_side_best_first(stack: str, capsys: pytest.CaptureFixture[str])
     assert best["forward_collectives"] == 48 * 4 + 1
     few = next(one for one in lines if one["tokens"] == 64 and one["topology"] == "tp8_dp4")
     assert (few["size"], few["layer_collectives"], few["layer_bytes"]) == ("few", 2, 14336.0 * 64)
+
+
+@pytest.mark.parametrize(
+    ("example", "layer", "collectives"),
+    [("deepseek_v3", ["attention", "experts"], 2), ("nemotron_h", ["mamba"], 1)],
+)
+def test_a_layer_is_one_of_those_that_it_names(
+    example: str, layer: list[str], collectives: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the first, which is another one or has nothing before it; each sum is 192 bytes."""
+    file = str(ROOT / f"examples/{example}/stack.yaml")
+    found = document(capsys, file, "--topology", "tp4", "--tokens", "4096")
+    line = next(one for one in found["lines"] if one["variant"] == "ordinary")
+
+    assert found["layer"] == layer
+    assert line["layer_collectives"] == collectives
+    assert line["layer_bytes"] == 192.0 * 4096 * collectives
 
 
 def test_topologies_and_links_that_the_file_does_not_have(
