@@ -269,6 +269,15 @@ def test_an_address_that_was_sent(shown: Opened) -> None:
     assert shown.chosen("policy") == shown.data.auto
 
 
+@pytest.mark.parametrize("width", [1400, 1100, 760, 420])
+def test_no_table_of_the_plan_is_cut_off(shown: Opened, width: int) -> None:
+    """They stand below each other where they do not fit beside each other."""
+    sized(shown.browser, width)
+    found = "[...document.querySelectorAll('#plan .way[open] .tables > *')]"
+    excess = f"return {found}.map((one) => one.scrollWidth - one.clientWidth)"
+    assert shown.browser.execute_script(excess) == [0, 0]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_both_themes_wide_and_narrow(shown: Opened, theme: str, tmp_path: Path) -> None:
     """As the system prefers it, else by the button; no page is wider than its window."""
