@@ -26,7 +26,7 @@ def read_text(path: str | Path) -> str:
     """
     source = str(path)
     check_name(source)
-    data = _read_bytes(Path(path), source)
+    data = read_bytes(path)
     if len(data) > MAX_BYTES:
         message = f"the file has more than {MAX_BYTES} bytes"
         help_ = f"at most {MAX_CHARACTERS} characters are read; name a stack file"
@@ -49,8 +49,12 @@ def check_name(path: str) -> None:
     raise BoundarycError([error("BC009", message, help=help_)])
 
 
-def _read_bytes(path: Path, source: str) -> bytes:
-    """The bytes of a regular file, up to one more than `MAX_BYTES`."""
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a regular file, up to one more than `MAX_BYTES`.
+
+    Raises BoundarycError (BC009) if it is missing, no regular file or unreadable.
+    """
+    source, path = str(path), Path(path)
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

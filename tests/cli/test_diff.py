@@ -13,6 +13,7 @@ from boundaryc.cli import Exit, main
 from boundaryc.report.diff import breaks
 from boundaryc.report.schemas import result_schema
 from tests.language.json_check import problems
+from tests.report.example import QWEN3_MOE
 from tests.report.seeded import BASE, SEEDED, Seeded
 
 
@@ -119,17 +120,54 @@ def test_folders_and_drafts(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "are both the stack `tiny`" in capsys.readouterr().err
 
 
+def test_what_is_beside_stacks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other YAML, in whatever encoding, is left alone; a stack may begin with a byte order mark."""
+    models = folder / "models"
+    models.mkdir()
+    (models / "stack.yaml").write_text(f"\ufeff{BASE}", encoding="utf-8")
+    (models / "other.yaml").write_bytes("a: ä\n".encode("latin-1"))
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (models / "stack.yaml").write_text(BASE.replace("1.0e-6", "1.0e-5"), encoding="utf-8")
+
+    for old in ("HEAD", "HEAD:models"):
+        [stack] = document(capsys, old, "models")["stacks"]
+        assert [one["name"] for one in stack["changes"]] == ["norm.eps"]
+    assert main(["diff", "models/none.yaml", "models"]) == Exit.UNUSABLE
+    assert "models/none.yaml is no file, folder or git" in capsys.readouterr().err
+
+
 def test_another_name_of_the_stack(capsys: pytest.CaptureFixture[str]) -> None:
     """One file on either side is the same stack, and its package is gone."""
     Path("old.yaml").write_text(BASE, encoding="utf-8")
     Path("new.yaml").write_text(BASE.replace("tiny", "small"), encoding="utf-8")
 
-    [stack] = document(capsys, "old.yaml", "new.yaml")["stacks"]
+    found = document(capsys, "old.yaml", "new.yaml")
 
+    assert found["compared"] == ["small"]
+    [stack] = found["stacks"]
     [change] = stack["changes"]
     assert (change["kind"], change["before"], change["after"]) == ("renamed", "tiny", "small")
     assert change["breaks"]
     assert stack["boundaries"] == stack["payloads"] == []
+
+
+def test_a_slower_link(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else runs anywhere, but the plan for few rows does in larger batches."""
+    deep = QWEN3_MOE.replace("variants: [ordinary, sequence_parallel]\n", "")
+    slow = deep.replace("moe: {ep: 8}}", "moe: {ep: 8}, link: {latency_us: 40}}")
+    Path("old.yaml").write_text(deep, encoding="utf-8")
+    Path("new.yaml").write_text(slow, encoding="utf-8")
+
+    [stack] = document(capsys, "old.yaml", "new.yaml")["stacks"]
+
+    assert stack["boundaries"] == []
+    assert [(one["name"], one["before"], one["after"]) for one in stack["changes"]] == [
+        ("tp8.latency_us", "10.0", "40.0"),
+        ("tp8_dp4.latency_us", "10.0", "40.0"),
+        ("tp8_dp4.few_rows.ordinary", "976", "3904"),
+    ]
 
 
 def test_what_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,13 @@ from boundaryc.plan.result import StackPlan
 from boundaryc.report.deployment import Source
 from boundaryc.report.diff import breaks
 from boundaryc.report.diff.code import file_changes
-from boundaryc.report.diff.declared import declared_changes, renames, variant_changes, with_names
+from boundaryc.report.diff.declared import (
+    declared_changes,
+    few_rows_changes,
+    renames,
+    variant_changes,
+    with_names,
+)
 from boundaryc.report.diff.entry_points import entry_point_changes
 from boundaryc.report.diff.model import (
     BoundaryChange,
@@ -33,12 +39,13 @@ def differences(old: Version, new: Version, *, code: bool) -> Differences:
     Raises BoundarycError where a stack has no plan.
     """
     with uncollected():
+        pairs = tuple(_pairs(old, new))
         found = [
             _stack(was, now, code=code)
-            for was, now in _pairs(old, new)
+            for was, now in pairs
             if was is None or now is None or _apart(was) != _apart(now)
         ]
-    names = tuple(dict.fromkeys([*old.stacks, *new.stacks]))
+    names = tuple(one.stack.name for was, now in pairs if (one := now or was))
     breaking = sum(len(list(one.breaking())) for one in found)
     return Differences(old.label, new.label, names, breaking, tuple(found))
 
@@ -109,5 +116,6 @@ def _changes(before: StackPlan | None, after: StackPlan | None) -> Iterator[Chan
     for old, new in names.items():
         yield Change("renamed", "stage", new, old, new, breaks.renamed(old, new))
     yield from declared_changes(with_names(before.stack, names), after.stack)
+    yield from few_rows_changes(before, after)
     yield from variant_changes(before, after)
     yield from entry_point_changes(before, after)

@@ -109,6 +109,18 @@ def _whole(own: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def few_rows_changes(before: StackPlan, after: StackPlan) -> Iterator[Change]:
+    """Up to how many rows batches run the plan for few, where both versions have such a plan."""
+    old = {one.spec.name: one.few_rows for one in before.topologies}
+    for topology in after.topologies:
+        name = topology.spec.name
+        for variant, now in topology.few_rows.items():
+            was = old.get(name, {}).get(variant, now)
+            if was != now:
+                key = f"{name}.few_rows.{variant}"
+                yield Change("changed", "topology", key, str(was), str(now))
+
+
 def variant_changes(before: StackPlan, after: StackPlan) -> Iterator[Change]:
     """The variants that topologies of both plans have gained or lost, topologies together."""
     old = {one.spec.name: tuple(one.row_multiples) for one in before.topologies}

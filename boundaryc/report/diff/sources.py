@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from boundaryc.language import Stack
-from boundaryc.language.files import read_text
+from boundaryc.language.files import read_bytes, read_text
 from boundaryc.language.loader import loads
 from boundaryc.report.deployment import AskedError, Source
 
-_IS_STACK = re.compile(r"^boundaryc\s*:", re.M)
+_IS_STACK = re.compile(rb"^(?:\xef\xbb\xbf)?boundaryc\s*:", re.M)
 """What tells a stack file from other YAML in a folder."""
 
 _SUFFIXES = (".yaml", ".yml")
@@ -45,7 +45,7 @@ def _version(asked: str, other: str) -> Version:
     elif path.is_dir():
         texts = dict(_in_folder(path))
     else:
-        texts = dict(_in_revision(*_spec(asked, other)))
+        texts = dict(_in_revision(asked, *_spec(asked, other)))
     if not texts:
         raise AskedError(f"{asked}: there is no stack file in it")
     found: dict[str, Source] = {}
@@ -68,10 +68,9 @@ def _add(found: dict[str, Source], stack: Stack, text: str, name: str) -> None:
 def _in_folder(folder: Path) -> Iterator[tuple[str, str]]:
     """The stack files in a folder and below, hidden folders left out."""
     for path in sorted(folder.rglob("*")):
-        if _may_be_one(path.relative_to(folder).as_posix()) and path.is_file():
-            text = read_text(path)
-            if _IS_STACK.search(text):
-                yield str(path), text
+        wanted = _may_be_one(path.relative_to(folder).as_posix()) and path.is_file()
+        if wanted and _IS_STACK.search(read_bytes(path)):
+            yield str(path), read_text(path)
 
 
 def _may_be_one(path: str) -> bool:
@@ -92,11 +91,11 @@ def _spec(asked: str, other: str) -> tuple[str, Path]:
     return f"{asked}:{other.partition(':')[2] if ':' in other else ''}", Path()
 
 
-def _in_revision(spec: str, folder: Path) -> Iterator[tuple[str, str]]:
+def _in_revision(asked: str, spec: str, folder: Path) -> Iterator[tuple[str, str]]:
     """The stack files of ``REVISION:PATH``: of a file that one, of a folder all below it."""
     if spec.startswith("-"):
-        raise AskedError(f"{spec} is no file, folder or git revision")
-    kind = _git(folder, spec, "cat-file", "-t", spec).strip()
+        raise AskedError(f"{asked} is no file, folder or git revision")
+    kind = _git(folder, asked, "cat-file", "-t", spec).strip()
     if kind == "blob":
         yield spec, _git(folder, spec, "cat-file", "blob", spec)
         return
@@ -105,12 +104,17 @@ def _in_revision(spec: str, folder: Path) -> Iterator[tuple[str, str]]:
         about, _, path = entry.partition("\t")
         if about.split()[1] == "blob" and _may_be_one(path):
             name = f"{spec}{'' if spec.endswith((':', '/')) else '/'}{path}"
-            text = _git(folder, name, "cat-file", "blob", about.split()[2])
-            if _IS_STACK.search(text):
-                yield name, text
+            found = _bytes(folder, name, "cat-file", "blob", about.split()[2])
+            if _IS_STACK.search(found):
+                yield name, _text(name, found)
 
 
 def _git(folder: Path, what: str, *words: str) -> str:
+    """What git says, as text."""
+    return _text(what, _bytes(folder, what, *words))
+
+
+def _bytes(folder: Path, what: str, *words: str) -> bytes:
     """What git says. Raises AskedError where there is no git, or nothing that is called so."""
     try:
         done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
@@ -120,7 +124,11 @@ def _git(folder: Path, what: str, *words: str) -> str:
         said = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
         why = f" ({said[-1]})" if said else ""
         raise AskedError(f"{what} is no file, folder or git revision{why}")
+    return done.stdout
+
+
+def _text(what: str, found: bytes) -> str:
     try:
-        return done.stdout.decode("utf-8")
+        return found.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise AskedError(f"{what} is not UTF-8") from None
