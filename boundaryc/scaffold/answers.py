@@ -62,8 +62,10 @@ class Answers:
             self.report("BC105", key, message)
 
     def words(self, key: str, known: Collection[str]) -> tuple[str, ...]:
-        """A list of known words; required."""
+        """A list of known words, of one at least; required."""
         found = self._list(key)
+        if self.config.values.get(key) == []:
+            self.report("BC104", key, f"`{key}` is an empty list")
         for word in found:
             if not isinstance(word, str) or word not in known:
                 message = f"`{key}` has {_shown(word)}, and only {_listed(known)} are known"

@@ -105,7 +105,7 @@ def _longcat_flash(answers: Answers, layers: Layers) -> Facts:
 def _glm5_next(answers: Answers, layers: Layers) -> Facts:
     return {
         **_stages(answers, layers),
-        "streams": str(answers.integer("hc_mult", 1, 64, 4)),
+        "streams": str(answers.integer("hc_mult", 2, 64, 4)),
         "iterations": str(answers.integer("hc_sinkhorn_iters", 1, 1000, 20)),
         "eps": number(answers.number("hc_eps", _LEAST, _MOST, 1e-6)),
     }

@@ -94,11 +94,16 @@ def _named(answers: Answers, key: str, names: dict[str, str], default: list[str]
 
 def hybrid(answers: Answers) -> Layers:
     """One stage in each layer, by a pattern of characters or by a list of words."""
-    if answers.has("hybrid_override_pattern"):
-        pattern = answers.characters("hybrid_override_pattern", _HYBRID)
+    key = "hybrid_override_pattern"
+    if answers.has(key):
+        pattern = answers.characters(key, _HYBRID)
     else:
         key = answers.first("layers_block_type", "layer_types")
         pattern = "".join(_HYBRID_WORDS[word] for word in answers.words(key, _HYBRID_WORDS))
+    if len(pattern) > MAX_LAYERS:
+        message = f"`{key}` is of {len(pattern)} layers, and may be of 1 to {MAX_LAYERS}"
+        answers.report("BC104", key, message)
+        return ()
     return tuple(_HYBRID[kind] for kind in pattern)
 
 

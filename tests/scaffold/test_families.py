@@ -104,6 +104,9 @@ def test_a_draft_only_where_layers_are_counted() -> None:
     assert made("deepseek_v3", num_nextn_predict_layers=0).stack.drafts == ()
 
 
+EMPTY = {"hybrid_override_pattern": None, "layers_block_type": []}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "code", "said"),
     [
@@ -118,6 +121,10 @@ def test_a_draft_only_where_layers_are_counted() -> None:
         ("falcon_h1", {"mlp_multipliers": [1]}, "BC104", "is a list of 2 numbers"),
         ("nemotron_h", {"hybrid_override_pattern": "MX"}, "BC105", "has 'X', and only"),
         ("nemotron_h", {"hybrid_override_pattern": None}, "BC102", "`layers_block_type` is"),
+        ("nemotron_h", EMPTY, "BC104", "`layers_block_type` is an empty list"),
+        ("nemotron_h", {"hybrid_override_pattern": "M" * 10_001}, "BC104", "is of 10001 layers"),
+        ("glm5_next", {"hc_mult": 1}, "BC104", "`hc_mult` is 1, and may be 2 to 64"),
+        ("glm5_next", {"layer_types": []}, "BC104", "`layer_types` is an empty list"),
         ("glm5_next", {"mlp_layer_types": ["dense"]}, "BC213", "is of 1 layers, and the model has"),
         ("glm5_next", {"layer_types": ["odd: {}"] * 45}, "BC105", "has 'odd: {}', and only"),
         ("longcat_flash", {"zero_expert_type": "drop"}, "BC105", "is 'drop', and only `identity`"),
