@@ -89,13 +89,14 @@ def explain(what: str, **asked: Any) -> None:
 def _explain_code(code: str) -> None:
     from boundaryc.language.explain import explain as text
     from boundaryc.language.explain import explanation
+    from boundaryc.report.text import columns, filled
 
     try:
         parts = explanation(code)
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     how = style()
-    how.result(text(code).rstrip("\n"))
+    how.result(filled(text(code).rstrip("\n"), columns()))
     how.document(
         "explanation",
         code=parts.code,

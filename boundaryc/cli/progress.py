@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from boundaryc.cli.output import Style
 
@@ -22,7 +22,8 @@ DELAY = 1.0
 @contextlib.contextmanager
 def progress(style: Style, what: str) -> Iterator[Watch | None]:
     """Gives a function to be told how many of how many are done; None if nobody is watching."""
-    if style.quiet or not sys.stderr.isatty():
+    errors: TextIO | None = sys.stderr  # None where a process was given none
+    if style.quiet or errors is None or not errors.isatty():
         yield None
         return
     bar = _Bar(what)

@@ -32,6 +32,19 @@ def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
     )
 
 
+def filled(text: str, width: int) -> str:
+    """Paragraphs as wide as a terminal that is narrower than they are; indented ones are kept."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        "\n".join(
+            textwrap.wrap(one, max(20, width), break_long_words=False, break_on_hyphens=False)
+        )
+        if width and not one.startswith(" ") and max(map(len, one.splitlines())) > width
+        else one
+        for one in paragraphs
+    )
+
+
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], width: int, indent: str = ""
 ) -> Iterator[str]:

@@ -172,6 +172,22 @@ def test_a_diagnostic_satisfies_its_schema(capsys: pytest.CaptureFixture[str]) -
     assert document(capsys, "BC204")["code"] == "BC204"
 
 
+def test_a_diagnostic_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its words are as wide as that, its examples as they are; elsewhere nothing is filled."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = told(capsys, "BC204")
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = told(capsys, "BC204")
+
+    assert narrow.split() == whole.split()
+    examples = [line for line in whole.splitlines() if line.startswith("    ")]
+    assert [line for line in narrow.splitlines() if line.startswith("    ")] == examples
+    words = [line for line in narrow.splitlines() if line not in examples]
+    assert max(map(len, words)) <= 40 < max(map(len, whole.splitlines()))
+
+
 def test_what_there_is_not(stack: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ends with 2 and says what there is."""
     Path("own.py").write_text("x = 1\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_nobody_reads(folder: Path, how: str, words: list[str]) -> None:
     assert "bug" not in error
     assert "Traceback" not in error
     assert "BrokenPipe" not in error
+
+
+def test_nobody_is_told(folder: Path) -> None:
+    """A process without a standard error."""
+    words = [sys.executable, "-m", "boundaryc", "compile", "stack.yaml"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    close = partial(os.close, 2)
+    assert subprocess.run(words, cwd=folder, env=env, preexec_fn=close, check=False).returncode == 0
 
 
 NAMES = {"a line end": "new\nline.yaml", "no text": "bad\udcff.yaml", "a bell": "bell\a.yaml"}
