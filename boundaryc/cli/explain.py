@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from boundaryc.report.deployment import Load, Source
     from boundaryc.report.explained import Asked
 
-_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<layer>\d+)(?:\.(?P<stage>\w+))?)?")
+_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<layer>\d+)(?:\.(?P<stage>\w+))?)?", re.S)
+_FILE = re.compile(r"(?P<file>.+)(?P<layer>)?(?P<stage>)?", re.S)
+"""A file that is there, whatever it is called."""
 _LINE = re.compile(r"(?P<file>.+\.py):(?P<line>\d+)(?::\d+)?")
 
 
@@ -77,7 +79,7 @@ def explain(what: str, **asked: Any) -> None:
         if line:
             _explain_line(Path(line["file"]), int(line["line"]))
             return
-        place = _PLACE.fullmatch(what)
+        place = (_FILE if Path(what).is_file() else _PLACE).fullmatch(what)
         if place and (Path(place["file"]).exists() or re.search(r"[./\\]", place["file"])):
             _explain_boundaries(place, asked)
             return
@@ -138,8 +140,8 @@ def _explain_boundaries(place: re.Match[str], asked: dict[str, Any]) -> None:
     plan = deployed(source, _topology(source, topology), listed(variant))
     batch, load = _batch(plan.topologies[0], asked)
     scope = scope_of(source, plan, policy, variant, asked["mode"], load)
-    layer = None if place["layer"] is None else int(place["layer"])
-    found, how = explained(scope, layer, place["stage"], batch), style()
+    layer = int(place["layer"]) if place["layer"] else None
+    found, how = explained(scope, layer, place["stage"] or None, batch), style()
     how.result("\n".join(lines(found, columns())))
     how.document("explain", **asdict(found))
 

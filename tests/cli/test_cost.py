@@ -45,6 +45,8 @@ def test_side_by_side_best_first(stack: str, capsys: pytest.CaptureFixture[str])
     assert (best["topology"], best["variant"], best["size"]) == ("tp8_dp4", "ordinary", "many")
     assert (best["layer_collectives"], best["layer_bytes"]) == (4, 8192.0 * 8192)
     assert best["forward_collectives"] == 48 * 4 + 1
+    link = (48 * 4 + 1) * 10 + best["forward_bytes"] / 300e3  # 10 us each, 300 GB/s
+    assert best["microseconds"] == round(link, 3)
     few = next(one for one in lines if one["tokens"] == 64 and one["topology"] == "tp8_dp4")
     assert (few["size"], few["layer_collectives"], few["layer_bytes"]) == ("few", 2, 14336.0 * 64)
 

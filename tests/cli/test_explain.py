@@ -94,6 +94,18 @@ def test_what_stands_in_the_way_of_a_scatter(
     ]
 
 
+def test_the_next_best_of_few_rows_is_what_many_rows_take(
+    stack: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It sends as much as where it runs."""
+    [crossing] = document(capsys, "stack.yaml:5.experts", "--topology", "tp8_dp4")["crossings"]
+    few, many = crossing["ways"]
+
+    assert few["next_best"]["operations"] == ["reduce_scatter(attn_tp)", "all_gather(tp)"]
+    for key in ("collectives", "bytes_per_token"):
+        assert few["next_best"][key] == many[key]
+
+
 def test_a_topology_that_the_file_does_not_have(
     stack: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

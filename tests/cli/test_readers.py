@@ -90,6 +90,14 @@ def test_a_file_whose_name_cannot_be_said(
     assert not (folder / "generated/other").exists()
 
 
+def test_a_file_that_is_called_like_a_layer_of_one(folder: Path) -> None:
+    """It is the file where there is one."""
+    (folder / "stack.yaml").rename(folder / "a:5.yaml")
+    words = ["--topology", "tp2"]
+    assert _run(folder, None, "explain", "a:5.yaml", *words)[0] == Exit.OK
+    assert _run(folder, None, "explain", "a:5.yaml:0.mlp", *words)[0] == Exit.OK
+
+
 @pytest.mark.parametrize("what", NAMES)
 def test_a_folder_whose_name_cannot_be_said(folder: Path, what: str) -> None:
     """It would be in every header."""

@@ -45,6 +45,7 @@ CASES = (
     ("tp4_dp2", "ordinary", "auto", (300, 201)),
     ("tp4_dp2", "ordinary", "ar", (300, 201)),
     ("tp4_dp2", "ordinary", "auto", (151, 150)),
+    ("tp4_dp2", "ordinary", "auto", (200, 200)),
     ("tp4_dp2", "sequence_parallel", "rs", (8, 8)),
     ("tp4_cp2", "context_parallel", "auto", (16,)),
 )
@@ -75,7 +76,8 @@ def test_the_collectives_and_bytes_of_a_run(ready: tuple[str, Source, Prover]) -
             continue
         asked = scope(source, one, variant, policy, rows)
         walk = asked.plan.graph
-        totals = [explain(asked, layer, None, None).totals[0] for layer in range(len(walk.walk))]
+        layers = [explain(asked, layer, None, None) for layer in range(len(walk.walk))]
+        totals = [one.totals[0] for one in layers]
         last = asked.at(walk.last, asked.columns[0])
         split = "zigzag" if variant == "context_parallel" else ""
         traces = traced(one, Cell(name, variant, policy, "sum_len", rows, split=split))
@@ -85,6 +87,11 @@ def test_the_collectives_and_bytes_of_a_run(ready: tuple[str, Source, Prover]) -
         words = [text.removeprefix("placed ").removeprefix("residual ") for text in said]
         assert all(texts(trace) == words for trace in traces), (name, variant, policy)
         assert asked.load is not None
+        for one_layer, total in zip(layers, totals, strict=True):
+            ways = [crossing.ways[0] for crossing in one_layer.crossings]
+            assert total.collectives == sum(way.collectives for way in ways) == len(total.sent)
+            assert total.bytes_per_token == sum(way.bytes_per_token for way in ways)
+            assert total.bytes_per_token * asked.load.rows == total.bytes_per_rank
         if rows == dealt(sum(rows), len(rows)):
             compared = True
             lines = costs([asked.plan], [sum(rows)], [policy], "sum_len").lines
@@ -133,6 +140,7 @@ def test_the_page_shows_the_collectives_and_bytes_of_a_run(
         said = [text for each in taken for text in each["sends"].split(" + ") if text]
         words = [text.removeprefix("placed ").removeprefix("residual ") for text in said]
         assert all(texts(trace) == words for trace in traces), (variant, policy)
+        assert sum(each["way"]["collectives"] for each in taken) == len(words)
         per_token = sum(each["way"]["bytes_per_token"] for each in taken)
         assert per_token == sum(
             work["bytes_per_token"] for e in taken for work in e["way"]["works"]
