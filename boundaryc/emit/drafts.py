@@ -30,7 +30,8 @@ class Draft:
 
     ``base`` is the name it would like, ``params`` and ``returns`` its typed signature, ``doc`` its
     docstring line by line, ``body`` its statements. ``needs`` are names to import; ``access`` is
-    what an exit leaves in the stream.
+    what an exit leaves in the stream. ``left`` are the arguments of a `Left` that stands for the
+    function, where it does nothing else.
     """
 
     base: str
@@ -44,6 +45,7 @@ class Draft:
     custom: frozenset[str] = frozenset()
     sends: tuple[Collective, ...] = ()
     access: str = ""
+    left: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -137,7 +139,7 @@ class Way:
 
     ``base`` is the name it would like and ``origin`` where it starts, for people; ``goal`` is where
     it ends. ``opening`` takes
-    what the model passes on, a ``given``.
+    what the model passes on, a ``given``. ``planned``: a model calls it, see `runtime.At`.
     """
 
     base: str
@@ -147,20 +149,38 @@ class Way:
     goal: Goal
     opening: tuple[str, ...]
     given: str = "Tensor"
+    planned: bool = False
 
 
 def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
     start, edge = handed_off(boundary), boundary.edge
     opening: tuple[str, ...] = ()
-    if start.phase is Phase.CONTRIBUTION:
+    if edge.consumer != FINAL:
+        opening = _taken(start.phase, enters=edge.producer == ENTRY)
+    elif start.phase is Phase.CONTRIBUTION:
         opening = ("hidden = stream.take(hidden)",)
     elif start.phase is Phase.STREAM:
         opening = ("stream.take(hidden)",)
     source = edge.producer or "start"
     given = "Tensor" if edge.producer == ENTRY else "Tensor | OwedOutput"
-    base = f"{source}_to_{edge.consumer}"
-    way = Way(base, f"From {source}", start, sequence, boundary.goal, opening, given)
+    base, planned = f"{source}_to_{edge.consumer}", edge.consumer != FINAL
+    way = Way(base, f"From {source}", start, sequence, boundary.goal, opening, given, planned)
     return crossed(way, edge.consumer, scope, calls)
+
+
+def _taken(phase: Phase, *, enters: bool) -> tuple[str, ...]:
+    """Takes the output of the last stage, if nothing else has to be looked at: see `runtime.At`."""
+    handle = "" if enters else " or hidden is not stream.handle"
+    detour = (
+        f"if stream.due is not at.here{handle} or shows:",
+        "    return at.detour(hidden, batch, **shows)",
+    )
+    if enters:
+        return detour
+    if phase is Phase.STREAM:
+        return (*detour, "stream.value, stream.handle, stream.due = None, None, at.inside")
+    taken = "hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside"
+    return (*detour, taken)
 
 
 def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
@@ -188,19 +208,34 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         *contract(scope.mesh, way.start, way.goal),
         *collectives(script),
     )
+    returns = "Tensor" if len(results) == 1 else f"tuple[{tensors}]"
+    params: tuple[str, ...] = (f"hidden: {way.given}", "batch: Batch", *named)
+    opening = (*published, *way.opening)
     needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"None", "Tensor"}
+    if way.planned:
+        params = (f"at: At[{returns}]", "hidden: Any", "batch: Batch", "**shows: Any")
+        opening = (*way.opening, *published, *_bound(named))
+        needs = {"Any", "At"}
     return Draft(
         base=way.base,
-        params=(f"hidden: {way.given}", "batch: Batch", *named),
-        returns="Tensor" if len(results) == 1 else f"tuple[{tensors}]",
+        params=params,
+        returns=returns,
         doc=doc,
-        body=body([*published, *way.opening, *script.lines], result=", ".join(results)),
+        body=body([*opening, *script.lines], result=", ".join(results)),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
         needs=frozenset(script.helpers | needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
     )
+
+
+def _bound(named: tuple[str, ...]) -> tuple[str, ...]:
+    """Takes the parameters ``named``, with their types, of the boundary."""
+    names = [param.partition(":")[0] for param in named]
+    if not names:
+        return ()
+    return (f"({names[0]},) = at.read" if len(names) == 1 else f"{', '.join(names)} = at.read",)
 
 
 def postprocess(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
@@ -231,6 +266,11 @@ def _leave(
         before = added_before(shares, scope)
         needs |= helpers(before)
         told = ("", *wrapped("", told_before(shares, scope), indent=4))
+    left: tuple[str, ...] = ()
+    if not (script.lines or calls.params or (shares and shares.terms)):
+        left = as_data(last, calls.access)
+    if left:
+        needs = {"Left"}
     return Draft(
         base=f"{boundary.edge.producer}_leave",
         params=(
@@ -247,7 +287,17 @@ def _leave(
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
         access=calls.access,
+        left=left,
     )
+
+
+def as_data(statement: str, access: str) -> tuple[str, ...]:
+    """The arguments of a `Left` that does what ``statement`` does; none where none does."""
+    given = (f"access={access}",) if access else ()
+    for call, owes in (("owe", True), ("pend", False)):
+        if statement == f"return stream.{call}({', '.join(('hidden', *given))})":
+            return (f"owes={owes}", *given)
+    return ()
 
 
 def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[str, str]:
@@ -387,6 +437,9 @@ def rendered(draft: Draft, name: str, following: str, when: tuple[str, ...]) -> 
     doc = [*told(draft.doc[0], following), *draft.doc[1:]]
     if when:
         doc += ([""] if len(doc) == 1 else []) + list(when)
+    if draft.left:
+        said = [f"# {line}".rstrip() for line in doc]
+        return (*said, *bracketed(f"{name} = Left(", draft.left, ")"))
     if len(doc) == 1 and len(doc[0]) <= 90:
         doc = [f'"""{doc[0]}"""']
     else:

@@ -15,8 +15,8 @@ from boundaryc.plan.row_moves import MOVES
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 
 RUNTIME = frozenset(
-    {"BiasedNorm", "BranchOutput", "ExpertRows", "FusedBoundary", "InputScale", "Norm"}
-    | {"OwedOutput", "add", "add_term", *PARAM_TYPES.values()}
+    {"At", "BiasedNorm", "BranchOutput", "ExpertRows", "FusedBoundary", "InputScale", "Left"}
+    | {"Norm", "OwedOutput", "add", "add_term", *PARAM_TYPES.values()}
     | {"check_term", "join", "quantize_fp8", "quantize_int8", "quantized_all_reduce"}
 )
 ROWWISE, STREAMS = frozenset(KERNELS), frozenset(STREAM_KERNELS)

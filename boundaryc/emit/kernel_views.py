@@ -355,7 +355,7 @@ def _unquantised(kernel: RowKernel, norms: Norms, *, scaled: bool) -> tuple[str,
         return ("total", (added,)) if kernel.adds else ("x", ())
     if kernel.adds:
         return "out", norms.sum_in_torch(kernel.norm, scaled=scaled, addition=kernel.addition)
-    return "out", norms.in_torch(kernel.norm)
+    return "out", norms.read_in_torch(kernel.norm)
 
 
 def head(name: str, params: Iterable[str], returns: str) -> Lines:

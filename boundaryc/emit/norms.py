@@ -112,6 +112,13 @@ class Norms:
         call, bias = _runtime(name)
         return (f"return runtime.{call}(x, weight, {self._name('eps')}{offset}{bias})",)
 
+    def read_in_torch(self, name: NormKind) -> tuple[str, ...]:
+        """The statements that compute a norm in torch, where it stands alone."""
+        if name != "rms_norm":
+            return self.in_torch(name)
+        wide = "wide = x if x.dtype is torch.float64 else x.float()"
+        return (*_refusing(), wide, *self._root_mean_square("wide"), "return normed.to(x.dtype)")
+
     def output_in_torch(self, name: NormKind) -> str:
         """The statement that normalises a contribution in torch."""
         call, bias = _runtime(name, "output_")
@@ -125,6 +132,14 @@ class Norms:
         call, bias = _runtime(name)
         offset = f", {self._name('offset')}" if self.offset else ""
         eps, scale = self._name("eps"), ", scale" if scaled else ""
+        seen = self.rounded or "rounded" in self.varies
+        if name == "rms_norm" and not (scaled or addition or seen):
+            return (
+                *_refusing("residual"),
+                "total = (x if x.dtype is torch.float64 else x.float()) + residual",
+                *self._root_mean_square("total"),
+                "return normed.to(x.dtype), total.to(residual.dtype)",
+            )
         if addition or (self.rounded and "rounded" not in self.varies):
             norm = f"runtime.{call}(total, weight, {eps}{offset}{bias}).to(x.dtype)"
             return (
@@ -143,6 +158,18 @@ class Norms:
             return lines
         return ('seen: runtime.Accumulate = "rounded" if rounded else "fp32"', *lines)
 
+    def _root_mean_square(self, wide: str) -> tuple[str, str]:
+        """The statements that normalise ``wide``, in one piece: no layer needs more calls."""
+        factor = f"weight.to({wide}.dtype)"
+        # 1 plus a small number is 1 in bfloat16; else torch widens the weight, but not the product.
+        factor += (
+            f" + {self._name('offset')}"
+            if self.offset
+            else " if weight.dtype is torch.float64 else weight"
+        )
+        scale = f"torch.rsqrt({wide}.square().mean(dim=-1, keepdim=True) + {self._name('eps')})"
+        return f"factor = {factor}", f"normed = {wide} * {scale} * factor"
+
     def _name(self, what: str, of: str = "") -> str:
         return f"{of}{what}" if what in self.varies else what.upper()
 
@@ -151,6 +178,14 @@ def summed(*, scaled: bool, addition: bool) -> str:
     """The sum of a contribution and the residual in torch, each addition rounded."""
     total = f"runtime.add(x, residual{', scale' if scaled else ''})"
     return f"runtime.add(addition, {total})" if addition else total
+
+
+def _refusing(*others: str) -> tuple[str, str]:
+    """Refuses shapes that torch would broadcast."""
+    differs = [f"{other}.shape != x.shape" for other in others]
+    differs += ["weight.dim() != 1", "weight.numel() != x.size(-1)"]
+    given = ", ".join(("x", "weight", *others))
+    return f"if {' or '.join(differs)}:", f"    runtime.refuse_rows({given})"
 
 
 def _runtime(name: str, of: str = "") -> tuple[str, str]:

@@ -27,7 +27,8 @@ class RowwiseView:
 
     ``offset`` is empty where weights are used as they are. ``own_eps``, ``own_offset`` and
     ``may_round``: calls may say what eps is, what the offset is, and whether the sum is seen
-    rounded. ``launching`` is what is imported to launch kernels.
+    rounded. ``in_torch``: some function needs torch itself. ``launching`` is what is imported to
+    launch kernels.
     """
 
     name: str
@@ -46,6 +47,7 @@ class RowwiseView:
     scaled: bool
     own_eps: bool
     own_offset: bool
+    in_torch: bool
     launching: str
     kernels: tuple[KernelView, ...]
 
@@ -70,6 +72,7 @@ def norm_view(
     ``scaled``: what is added may have a factor, a constant of the call.
     """
     called = [kernel for name, kernel in KERNELS.items() if name in needs]
+    views = tuple(kernel_view(kernel, width, norms, scaled=scaled) for kernel in called)
     block = 1 << (width - 1).bit_length()
     return RowwiseView(
         name=name,
@@ -95,8 +98,9 @@ def norm_view(
         scaled=scaled,
         own_eps="eps" in norms.varies,
         own_offset="offset" in norms.varies,
+        in_torch=any("torch." in line for view in views for line in view.in_torch),
         launching=_launching(called),
-        kernels=tuple(kernel_view(kernel, width, norms, scaled=scaled) for kernel in called),
+        kernels=views,
     )
 
 

@@ -33,7 +33,7 @@ from boundaryc.runtime.collectives import (
     WideCollective,
 )
 from boundaryc.runtime.columns import Column
-from boundaryc.runtime.crossing import Prepare, Prepares, Resume, Resumes
+from boundaryc.runtime.crossing import At, Prepare, Prepares, Resume, Resumes
 from boundaryc.runtime.distributed import GlooCollective, NcclCollective, TorchGroups
 from boundaryc.runtime.ending import LayerNormStack, UnnormedStack
 from boundaryc.runtime.errors import BoundaryError
@@ -96,11 +96,12 @@ from boundaryc.runtime.rowwise import (
     add_rms_norm,
     join,
     layer_norm,
+    refuse_rows,
     rms_norm,
 )
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
-from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
+from boundaryc.runtime.stream import Access, Form, Left, Move, ResidualStream, StreamState
 from boundaryc.runtime.sum_limits import SumLimits
 from boundaryc.runtime.symmetric import SumWorkspace, SymmetricSums
 from boundaryc.runtime.table import Table
@@ -114,6 +115,7 @@ __all__ = [
     "AnyBatch",
     "AnyFusingStack",
     "AnyStack",
+    "At",
     "AttentionBoundary",
     "AuxHiddenStateList",
     "Axes",
@@ -163,6 +165,7 @@ __all__ = [
     "LayerNormStack",
     "Leave",
     "Leaves",
+    "Left",
     "MappedGroups",
     "Members",
     "Merges",
@@ -221,5 +224,6 @@ __all__ = [
     "quantize_fp8",
     "quantize_int8",
     "quantized_all_reduce",
+    "refuse_rows",
     "rms_norm",
 ]

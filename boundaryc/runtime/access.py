@@ -18,8 +18,9 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import settle, unsettled_copy
 from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.places import ANY
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import ANY, Access, Form, Move, ResidualStream, StreamState
+from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
 
 _AS_LEFT = (Form.PLANNED, Form.HANDED)
 """The forms in which a stage leaves a stream."""
@@ -72,7 +73,7 @@ def written(hidden: Tensor, batch: Batch[Any, Any]) -> Tensor:
         raise BoundaryError("an unfinished output is no residual; fold it instead")
     stream = batch.stream
     residual = stream.write(hidden)
-    stream.at = ANY  # stages whose work the model did itself are not run
+    stream.goes_on(ANY)  # stages whose work the model did itself are not run
     stream.extras = ()
     return residual
 

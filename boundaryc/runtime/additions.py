@@ -9,13 +9,13 @@ from torch import Tensor
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import Capture, Collector
-from boundaryc.runtime.crossing import Prepares, Resumes, crossing
+from boundaryc.runtime.crossing import Prepare, Resumes, crossing
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.rowwise import add
 from boundaryc.runtime.stream import Form, StreamState
 
-Ways = tuple[Prepares, Resumes, tuple[Any, ...]]
+Ways = tuple[Prepare, Resumes, tuple[Any, ...]]
 """How a boundary is crossed, from every form of the stream, and what its read takes."""
 
 
@@ -44,7 +44,7 @@ def with_addition(
 
     Sums are rounded before it is added and afterwards, whichever way is taken.
     """
-    prepare, resume, read = ways
+    planned, resume, read = ways
     stream = batch.stream
     if capture is None and resume and stream.form is Form.PLANNED:
         added = resume[batch.plan].added
@@ -57,13 +57,13 @@ def with_addition(
     captured, stream.captured = stream.captured, {}
     try:
         written = stream.write(add(extra, residual))
-        prepared = crossing(prepare, resume, batch)(written, batch, *read)
+        prepared = crossing(planned, resume, batch)(written, batch, *read)
     finally:
         missed, stream.captured = stream.captured, captured
     if missed:
         # Captures of the stack file are taken on the way across: once more, without extra.
         read_from = stream.residual
         written = stream.write(residual)
-        crossing(prepare, resume, batch)(written, batch, *read)
+        crossing(planned, resume, batch)(written, batch, *read)
         stream.residual = read_from
     return prepared

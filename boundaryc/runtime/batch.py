@@ -18,7 +18,8 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.facts import CONTEXT_PARALLEL, BatchFacts, Mode
 from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Axes
-from boundaryc.runtime.stream import ANY, ResidualStream, StreamState
+from boundaryc.runtime.places import ANY
+from boundaryc.runtime.stream import ResidualStream, StreamState
 
 if TYPE_CHECKING:
     from boundaryc.runtime.builder import BatchBuilder
@@ -156,7 +157,7 @@ class Batch(Generic[GroupsT, RowsT]):
             )
         self.captures = {name: [] for name in captures}
         self.stream = ResidualStream(captured=self.captures, rows=self.stack_rows)
-        self.stream.at = at
+        self.stream.goes_on(at)
         self.exit = None
         self.lora_rows = None
 

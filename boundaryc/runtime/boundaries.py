@@ -6,8 +6,9 @@ are kept by reference and read at call time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from torch import Tensor
 
@@ -18,15 +19,17 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import Capture, Collector
 from boundaryc.runtime.crossing import Prepares, Resumes, crossing, resumed
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import Exits, FfnExit, Leave, MixerExit, check_output
+from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit, check_output, opened
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import Form, Position, StreamState
+from boundaryc.runtime.places import ANY, Position, inside
+from boundaryc.runtime.places import before as place_before
+from boundaryc.runtime.stream import Form, Left, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
 
-_PLANNED = Form.PLANNED
+_PENDING, _PLANNED = StreamState.PENDING, Form.PLANNED
 
 
 LeavesT = TypeVar("LeavesT")
@@ -38,12 +41,20 @@ class _Boundary(Generic[LeavesT]):
     ``position`` is where the layer's stage is in the stack; without it no order is checked.
     ``entrance`` starts the stream of a batch that comes from other ranks, where this is the first
     stage of a rank's layers.
+
+    ``prepare(hidden, batch)`` is the stage's input, from what the previous stage handed out, in the
+    read's format: the generated function of the first column itself. What `detour` takes beside
+    these it takes too.
     """
 
     __slots__ = (
-        *("_entrance", "_leave", "_position", "_prepare", "_read", "_resume", "_update"),
+        *("_entrance", "_leave", "_position", "_prepare", "_resume", "_update"),
+        *("here", "inside", "prepare", "read"),
         "_merge",  # of a stage beside a branch: of two bases one may have slots of its own
     )
+
+    prepare: Callable[..., Any]
+    _exit: ClassVar[type[Exit]] = Exit
 
     def __init__(
         self,
@@ -60,9 +71,16 @@ class _Boundary(Generic[LeavesT]):
         self._prepare = prepare
         self._leave = leave
         self._resume = resume
-        self._read = read
+        self.read = read
         self._update = update
         self._position = position
+        index = ANY if position is None else position.index
+        self.here, self.inside = place_before(index, 0), inside(index)
+        self._ready()
+
+    def _ready(self) -> None:
+        """Makes the first function of this boundary its ``prepare``."""
+        self.prepare = MethodType(self._prepare[0], self)
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
@@ -94,6 +112,11 @@ class _Boundary(Generic[LeavesT]):
         )
 
     @property
+    def prepares(self) -> Prepares:
+        """The functions that prepare, by column."""
+        return self._prepare
+
+    @property
     def resumes(self) -> Resumes:
         """How it is crossed from other forms of the stream."""
         return self._resume
@@ -111,9 +134,25 @@ class _Boundary(Generic[LeavesT]):
             )
         return self._entrance(tensors, batch)
 
+    def _arrived(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> None:
+        """Sees that this stage is next, and its input one: BoundaryError where that is not so."""
+        stream = batch.stream
+        if stream.due is self.here:  # nothing is wrong but, maybe, the output
+            stream.due = None
+            stream.check(hidden)
+        stream.reach(self._position)
+        stream.expect(hidden)
+
+    def _planned(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *read: Any) -> Any:
+        """Prepares from an output that is as its producer left it."""
+        batch.stream.due = self.here  # which refuses another output
+        return self._prepare[batch.plan](self, hidden, batch)
+
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""
-        return crossing(self._prepare, self._resume, batch)(hidden, batch, *self._read)
+        prepared = crossing(self._planned, self._resume, batch)(hidden, batch, *self.read)
+        batch.stream.due = self.inside
+        return prepared
 
 
 class _MixerInput(_Boundary[LeavesT]):
@@ -121,7 +160,7 @@ class _MixerInput(_Boundary[LeavesT]):
 
     __slots__ = ()
 
-    def prepare(
+    def detour(
         self,
         hidden: Tensor | OwedOutput,
         batch: Batch[Any, Any],
@@ -130,7 +169,7 @@ class _MixerInput(_Boundary[LeavesT]):
         captured_last_layer_outputs: Collector | None = None,
         post_residual_addition: Tensor | None = None,
     ) -> Any:
-        """The stage's input, from what the previous stage handed out: in the read's format.
+        """As ``prepare``, from whatever form the stream is in.
 
         ``capture_output`` is given the updated residual on the producer's rows, after the sum, the
         update and the read; before the first stage it is given the stack's input, on the same rows
@@ -140,21 +179,14 @@ class _MixerInput(_Boundary[LeavesT]):
         rounding of its own before the read; captures, also those of the stack file, show the
         residual without it, for which a boundary that has any is crossed twice.
         """
-        stream = batch.stream
-        stream.reach(self._position)
-        stream.expect(hidden)
-        if (
-            stream.form is _PLANNED
-            and capture_output is None
-            and captured_last_layer_outputs is None
-            and post_residual_addition is None
-        ):
-            return self._prepare[batch.plan](hidden, batch, *self._read)
-        if post_residual_addition is not None:
-            refuse(batch, captured_last_layer_outputs)
-            ways = self._prepare, self._resume, self._read
-            return with_addition(hidden, batch, post_residual_addition, ways, capture_output)
-        return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
+        self._arrived(hidden, batch)
+        if post_residual_addition is None:
+            return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
+        refuse(batch, captured_last_layer_outputs)
+        ways = self._planned, self._resume, self.read
+        prepared = with_addition(hidden, batch, post_residual_addition, ways, capture_output)
+        batch.stream.due = self.inside
+        return prepared
 
     def capture_output(
         self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]
@@ -199,12 +231,34 @@ class AttentionBoundary(_MixerInput[Leaves]):
         [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
         or an unknown one.
         """
+        stream, plan, position = batch.stream, batch.plan, self._position
+        leave = self._leave[plan]
+        if (
+            stream.due is not self.inside
+            or type(leave) is not Left
+            or type(hidden) is not Tensor
+            or position is None
+            or terms
+        ):
+            return self._finish(hidden, batch, terms)
+        # What `Left` would do, without its calls.
+        output = OwedOutput() if leave.owes else hidden
+        stream.phase, stream.form, stream.params, stream.bare = _PENDING, _PLANNED, (), None
+        stream.handle, stream.value, stream.access = output, hidden, leave.access
+        stream.behind, stream.extras = position, position.extras
+        stream.due = position.onward[plan]
+        return output
+
+    def _finish(
+        self, hidden: Tensor, batch: Batch[Any, Any], terms: dict[str, Tensor]
+    ) -> Tensor | OwedOutput:
+        """As `finish`, after all checks."""
         stream = batch.stream
         stream.reach(self._position)
         check_output(hidden)
         stream.bare = bare(hidden, terms, kept=batch.checks)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
-        stream.passed(self._position)
+        stream.passed(self._position, batch.plan)
         return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
@@ -217,9 +271,8 @@ class MixerBoundary(_MixerInput[Exits]):
 
     __slots__ = ()
 
-    def exit(self, batch: Batch[Any, Any]) -> MixerExit:
-        """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return MixerExit(self._leave[batch.plan], batch, self._update, self._position)
+    _exit = MixerExit
+    exit = opened
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""
@@ -272,20 +325,16 @@ class FfnBoundary(_Boundary[Exits]):
         stream.bare = None
         output: Tensor = self._postprocess[batch.plan](hidden, batch, *self._update, **terms)  # type: ignore[assignment]
         stream.form = Form.HANDED
-        stream.passed(self._position)
+        stream.passed(self._position, batch.plan)
         return output
 
-    def prepare(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
-        """The stage's input, from what the previous stage handed out: in the read's format."""
-        batch.stream.reach(self._position)
-        batch.stream.expect(hidden)
-        if batch.stream.form is _PLANNED:
-            return self._prepare[batch.plan](hidden, batch, *self._read)
+    def detour(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
+        """As ``prepare``, from whatever form the stream is in."""
+        self._arrived(hidden, batch)
         return self._cross(hidden, batch)
 
-    def exit(self, batch: Batch[Any, Any]) -> FfnExit:
-        """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return FfnExit(self._leave[batch.plan], batch, self._update, self._position)
+    _exit = FfnExit
+    exit = opened
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""

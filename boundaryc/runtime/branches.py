@@ -26,7 +26,7 @@ from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.exits import BESIDE, BranchExit, Exits, check_output
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import Position
+from boundaryc.runtime.places import Position
 
 Merges = tuple[Callable[..., Tensor | OwedOutput], ...]
 """``(hidden, beside, batch, *update_params) -> output``, one per column: adds two outputs."""
@@ -38,6 +38,9 @@ class _Prepared(_Boundary[LeavesT]):
     """The first stage of a branch."""
 
     __slots__ = ()
+
+    def _ready(self) -> None:
+        """What is generated for it takes no output, see `branch_input`."""
 
     def prepare(self, *args: Any, **kwargs: Any) -> NoReturn:
         """BoundaryError: what this stage takes has been read for the stage beside the branch."""
@@ -51,10 +54,12 @@ class _Prepared(_Boundary[LeavesT]):
         ``hidden`` is what ``source.prepare`` returned; it is not changed, and ``source`` may still
         compute on it. BoundaryError where ``source`` was not prepared just before.
         """
-        batch.stream.reach(source._position)
-        batch.stream.passed(source._position)
-        batch.stream.reach(self._position)
+        stream = batch.stream
+        stream.reach(source._position)
+        stream.passed(source._position, batch.plan)
+        stream.reach(self._position)
         taken: Tensor = self._prepare[batch.plan](hidden, batch)
+        stream.due = self.inside
         return taken
 
 
@@ -165,9 +170,7 @@ class BesideMixerBoundary(_Beside[Exits], MixerBoundary):
 
     __slots__ = ()
 
-    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
-        """The exit of this batch: a context manager around compute, then its `branch_output`."""
-        return BranchExit(self._leave[batch.plan], batch, self._update, None)
+    _exit = BranchExit
 
 
 class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
@@ -175,6 +178,4 @@ class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
 
     __slots__ = ()
 
-    def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
-        """The exit of this batch: a context manager around compute, then its `branch_output`."""
-        return BranchExit(self._leave[batch.plan], batch, self._update, None)
+    _exit = BranchExit

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import BORROWED, CaptureMove
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.fusion import fusing
 from boundaryc.runtime.pipeline import Transfer
+from boundaryc.runtime.places import Place
 from boundaryc.runtime.stream import Form
 
 Prepare = Callable[..., Any]
 """``(hidden, batch, *read_params) -> input``: everything between two stages after the hand-off."""
 
-Prepares = tuple[Prepare, ...]
-"""One ``Prepare`` per column."""
+Prepares = tuple[Callable[..., Any], ...]
+"""``(at, hidden, batch, **shows) -> input``, one per column: a method of the boundary, see `At`."""
+
+InputT = TypeVar("InputT", covariant=True)
+
+
+class At(Protocol[InputT]):
+    """The boundary that a generated function prepares for, bound to one layer's parameters.
+
+    A model calls that function itself. Where the stream is ``due`` at ``here`` with the output that
+    was handed out, and nothing is to be shown, nothing else has to be looked at: it takes the
+    output out of the stream, which is then ``inside`` the stage. In all other cases it leaves
+    everything to ``detour``. ``read`` are the parameters of the stage's read.
+    """
+
+    here: Place
+    inside: Place
+    read: tuple[Any, ...]
+
+    def detour(self, hidden: Any, batch: Any, /, **shows: Any) -> InputT:
+        """The stage's input, from whatever form the stream is in, after all checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +73,17 @@ Resumes = tuple[Resume, ...]
 """One ``Resume`` per column; empty where a stack was generated without them."""
 
 
-def crossing(prepare: Prepares, resume: Resumes, batch: Batch[Any, Any]) -> Prepare:
-    """The function that crosses a boundary from the form the stream is in."""
+def crossing(planned: Prepare, resume: Resumes, batch: Batch[Any, Any]) -> Prepare:
+    """The function that crosses a boundary from the form the stream is in.
+
+    ``planned`` crosses it from an output that is as its producer left it.
+    """
     form = batch.stream.form
     if form is Form.PLANNED:
-        return prepare[batch.plan]
+        return planned
     way = resumed(resume, batch)
     if form is Form.DEFERRED:
-        return fusing(prepare[batch.plan], way.fused, way.finalized)
+        return fusing(planned, way.fused, way.finalized)
     crossed: Prepare | None
     if form is Form.RECEIVED:
         crossed = transfer_of(resume, batch).received

@@ -12,8 +12,9 @@ from boundaryc.runtime.crossing import crossing
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.params import check_bias
+from boundaryc.runtime.places import ANY
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, StreamState
+from boundaryc.runtime.stream import StreamState
 from boundaryc.runtime.table import LayerT
 
 
@@ -54,7 +55,7 @@ class UnnormedStack(Stack[GroupsT, RowsT, LayerT]):
         stream.check(hidden)
         if stream.state is StreamState.PENDING:
             raise BoundaryError(UNWRITTEN)
-        final = crossing(self._table.norm, self._table.norm_resume, batch)
+        final = crossing(self._table.norm[batch.plan], self._table.norm_resume, batch)
         leaving = LeavingBatch(batch)
         output: Tensor = final(hidden, leaving, None)
         return output

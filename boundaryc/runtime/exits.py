@@ -14,10 +14,11 @@ from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import NOT_ASKED_FOR, HandoffOutput
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
-from boundaryc.runtime.stream import Position
+from boundaryc.runtime.stream import Form, Left, ResidualStream, StreamState
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
+    from boundaryc.runtime.boundaries import _Boundary
     from boundaryc.runtime.fusion import FusedBoundary
 
 Reduce = Callable[[Tensor, Any], Tensor]
@@ -89,6 +90,12 @@ class _Added(Enum):
     ALL = "all"
 
 
+# Looked up once: what follows runs in every layer of every forward.
+_NEW, _OPEN, _CLOSED, _FINISHED = _Phase.NEW, _Phase.OPEN, _Phase.CLOSED, _Phase.FINISHED
+_NOTHING, _ALL = _Added.NOTHING, _Added.ALL
+_PENDING, _PLANNED = StreamState.PENDING, Form.PLANNED
+
+
 class Exit:
     """An open exit: flags for compute while it is entered, ``finish`` once afterwards.
 
@@ -96,19 +103,20 @@ class Exit:
     raises. ``fuse_mlp_allreduce``: do not sum, the next stage does. ``mlp_reduce_scatter``: do not
     sum, the boundary scatters. ``skips_reduction``: either of them. ``defer_moe_finalize``: a MoE
     may return a `HandoffOutput`, and then leaves its sum too, whatever the other flags say.
-    ``bare`` is the output before its additive terms, None where it has none.
+    ``bare`` is the output before its additive terms, None where it has none. Its boundary makes it,
+    see `opened`.
     """
 
     __slots__ = (
         "_added",
         "_batch",
+        "_boundary",
         "_decision",
+        "_leaves_sum",
         "_outer",
         "_phase",
-        "_position",
         "_reduced",
         "_stream",
-        "_update",
         "bare",
         "defer_moe_finalize",
         "fuse_mlp_allreduce",
@@ -116,34 +124,28 @@ class Exit:
         "skips_reduction",
     )
 
-    def __init__(
-        self,
-        decision: ExitDecision,
-        batch: Batch[Any, Any],
-        update: tuple[Any, ...],
-        position: Position | None,
-    ) -> None:
-        self._position = position
-        self._decision = decision
-        self._batch = batch
-        self._stream = batch.stream
-        self._reduced = False
-        self.bare: Bare | None = None
-        self._update = update
-        self._outer: Exit | None = None
-        self._phase = _Phase.NEW
-        self._added = _Added.ALL if decision.before_sum is None else _Added.NOTHING
-        self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
-        self.mlp_reduce_scatter = decision.mlp_reduce_scatter
-        self.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
-        self.defer_moe_finalize = False
+    bare: Bare | None
+    fuse_mlp_allreduce: bool
+    mlp_reduce_scatter: bool
+    skips_reduction: bool
+    defer_moe_finalize: bool
+    _added: _Added
+    _batch: Batch[Any, Any]
+    _boundary: _Boundary[Any]
+    _decision: ExitDecision
+    _leaves_sum: bool
+    _outer: Exit | None
+    _phase: _Phase
+    _reduced: bool
+    _stream: ResidualStream
 
     def __enter__(self) -> Self:
-        if self._phase is not _Phase.NEW:
+        if self._phase is not _NEW:
             raise BoundaryError("an exit is entered once; ask the boundary for a new one")
-        self._phase = _Phase.OPEN
-        self._outer = self._batch.exit
-        self._batch.exit = self
+        self._phase = _OPEN
+        batch = self._batch
+        self._outer = batch.exit
+        batch.exit = self
         return self
 
     def __exit__(
@@ -154,7 +156,7 @@ class Exit:
     ) -> None:
         self._batch.exit = self._outer
         self._outer = None
-        self._phase = _Phase.CLOSED if kind is None else _Phase.FAILED
+        self._phase = _CLOSED if kind is None else _Phase.FAILED
 
     @property
     def adds_tail(self) -> bool:
@@ -236,17 +238,41 @@ class Exit:
         forward than the exit's, where declared additive terms are missing, and for what is no
         tensor.
         """
+        batch, boundary, leave = self._batch, self._boundary, self._decision.leave
+        stream, position = batch.stream, boundary._position
+        if (
+            stream.due is not boundary.inside
+            or stream is not self._stream
+            or self._phase is not _CLOSED
+            or self._added is not _ALL
+            or self._leaves_sum
+            or type(leave) is not Left
+            or type(hidden) is not Tensor
+            or position is None
+        ):
+            return self._finish(hidden)
+        # What `Left` would do, without its calls.
+        self._phase = _FINISHED
+        output = OwedOutput() if leave.owes else hidden
+        stream.phase, stream.form, stream.params, stream.bare = _PENDING, _PLANNED, (), self.bare
+        stream.handle, stream.value, stream.access = output, hidden, leave.access
+        stream.behind, stream.extras = position, position.extras
+        stream.due = position.onward[batch.plan]
+        return output
+
+    def _finish(self, hidden: Tensor) -> Tensor | OwedOutput:
+        """As `finish`, after all checks."""
         self._computed(hidden)
-        stream = self._batch.stream
-        stream.reach(self._position)
-        self._phase = _Phase.FINISHED
+        stream, position = self._batch.stream, self._boundary._position
+        stream.reach(position)
+        self._phase = _FINISHED
         stream.bare = self.bare
         output = self._leave(hidden)
-        stream.passed(self._position)
+        stream.passed(position, self._batch.plan)
         return output
 
     def _leave(self, hidden: Tensor) -> Tensor | OwedOutput:
-        return self._decision.leave(hidden, self._batch, *self._update)
+        return self._decision.leave(hidden, self._batch, *self._boundary._update)
 
     def _in_compute(self) -> None:
         """Sees that the exit is open: BoundaryError where it is not."""
@@ -300,9 +326,9 @@ class BranchExit(Exit):
         BoundaryError where `finish` of another exit would refuse, but in any order.
         """
         self._computed(hidden)
-        self._phase = _Phase.FINISHED
+        self._phase = _FINISHED
         outer, self._stream.bare = self._stream.bare, self.bare
-        output: BranchOutput = self._decision.leave(hidden, self._batch, *self._update)  # type: ignore[assignment]
+        output: BranchOutput = self._leave(hidden)  # type: ignore[assignment]
         self._stream.bare = outer
         return output
 
@@ -317,3 +343,18 @@ class MixerExit(Exit):
     """The exit of a single-stage mixer; ``skips_reduction`` is its whole decision."""
 
     __slots__ = ()
+
+
+def opened(self: _Boundary[Exits], batch: Batch[Any, Any]) -> Any:
+    """The exit of this batch: a context manager around compute, then its ``finish``."""
+    decision = self._leave[batch.plan]
+    found: Exit = self._exit()  # without an `__init__`: it is made in every layer
+    found._boundary, found._decision, found._batch = self, decision, batch
+    found._stream, found._phase, found._reduced = batch.stream, _NEW, False
+    found._added = _ALL if decision.before_sum is None else _NOTHING
+    found.bare = found._outer = None
+    found.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
+    found.mlp_reduce_scatter = decision.mlp_reduce_scatter
+    found.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
+    found.defer_moe_finalize = found._leaves_sum = False
+    return found

@@ -10,7 +10,7 @@ from torch.compiler import is_compiling
 
 from boundaryc.runtime.access import add_to_output, changeable
 from boundaryc.runtime.owed import OwedOutput
-from boundaryc.runtime.stream import ANY
+from boundaryc.runtime.places import ANY
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

@@ -12,13 +12,14 @@ from boundaryc.runtime.boundaries import FfnBoundary
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import ExitDecision, FfnExit, check_output
+from boundaryc.runtime.exits import FfnExit, check_output
 from boundaryc.runtime.finalize import ExpertRows, finished
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
 from boundaryc.runtime.owed import OwedOutput
+from boundaryc.runtime.places import ANY
 from boundaryc.runtime.stack import Stack
-from boundaryc.runtime.stream import ANY, Form, Position, ResidualStream
+from boundaryc.runtime.stream import Form, ResidualStream
 from boundaryc.runtime.table import LayerT
 
 BUILTIN = "builtin"
@@ -31,18 +32,12 @@ class FusingFfnExit(FfnExit):
     Where it leaves the sum, ``fuse_mlp_allreduce`` says so.
     """
 
-    __slots__ = ("_fused", "_leaves_sum")
+    __slots__ = ("_fused",)
 
-    def __init__(
-        self,
-        decision: ExitDecision,
-        batch: Batch[Any, Any],
-        update: tuple[Any, ...],
-        position: Position | None,
-    ) -> None:
-        super().__init__(decision, batch, update, position)
-        fused = None if decision.fused is None else decision.fused(batch)
-        self._fused = fused
+    def ask(self) -> None:
+        """Asks who may do what this exit decides, before compute sees its flags."""
+        batch, asked = self._batch, self._decision.fused
+        fused = self._fused = None if asked is None else asked(batch)
         self._leaves_sum = fused is not None and fused.defers_all_reduce(batch)
         if self._leaves_sum:
             self.fuse_mlp_allreduce = self.skips_reduction = True
@@ -62,7 +57,8 @@ class FusingFfnExit(FfnExit):
         assert self._fused is not None
         decision = self._decision
         complete = finished(decision.finalize)
-        work = Deferred(self._fused, decision.reduce, decision.leave, self._update, complete)
+        update = self._boundary._update
+        work = Deferred(self._fused, decision.reduce, decision.leave, update, complete)
         return self._batch.stream.defer(hidden, work)
 
     def _check_output(self, hidden: object) -> None:
@@ -75,9 +71,13 @@ class FusingFfnBoundary(FfnBoundary):
 
     __slots__ = ()
 
+    _exit = FusingFfnExit
+
     def exit(self, batch: Batch[Any, Any]) -> FusingFfnExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        return FusingFfnExit(self._leave[batch.plan], batch, self._update, self._position)
+        found: FusingFfnExit = super().exit(batch)
+        found.ask()
+        return found
 
 
 class HandoffNorm(Protocol):

@@ -32,7 +32,7 @@ def split(
     _check(batch, children)
     stream = batch.stream
     stream.settle("its split")
-    at, left, initial = stream.at, stream.left, stream.state is StreamState.INITIAL
+    at, behind, initial = stream.at, stream.behind, stream.state is StreamState.INITIAL
     if not initial:
         hidden = fold(hidden, batch)
     if not isinstance(hidden, Tensor):
@@ -47,7 +47,7 @@ def split(
         part[: child.group_real_rows] = rows[first : first + child.group_real_rows]
         first += child.group_real_rows
         child.start(tuple(batch.captures), at)
-        child.stream.left = left
+        child.stream.behind = behind
         parts.append(part if initial else child.stream.write(part))
     return parts[0], parts[1]
 
@@ -79,11 +79,11 @@ def merge(
         first += child.group_real_rows
     if ended[0]:
         return whole
-    at, left = streams[0].at, streams[0].left
+    behind = streams[0].behind
     for child in children:
         child.release()
     batch.stream = ResidualStream(captured=batch.captures)
-    batch.stream.at, batch.stream.left = at, left
+    batch.stream.behind = behind
     return batch.stream.write(whole)
 
 

@@ -6,7 +6,7 @@ Each rounds once where its result is stored; what else rounds is an argument.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
@@ -57,9 +57,16 @@ def join(partial: Tensor, residual: Tensor) -> Tensor:
     return add(residual, partial)
 
 
-def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
-    if x.shape != residual.shape:  # torch would broadcast
+def refuse_rows(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> NoReturn:
+    """ValueError for shapes that torch would broadcast."""
+    if residual is not None and x.shape != residual.shape:
         raise ValueError(f"a contribution of {list(x.shape)} meets {list(residual.shape)} residual")
+    raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
+
+
+def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
+    if x.shape != residual.shape:
+        refuse_rows(x, x, residual)
     accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
     wide = x.to(accumulate)
     if scale is not None:
@@ -105,7 +112,7 @@ def _centred(x: Tensor, weight: Tensor, eps: float, offset: float, bias: Tensor 
 
 def _normalize(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     if weight.shape != x.shape[-1:]:
-        raise ValueError(f"a norm of {x.shape[-1]} columns has a weight {list(weight.shape)}")
+        refuse_rows(x, weight)
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     factor = weight.to(x.dtype)  # first: 1 plus a small number is 1 in bfloat16
     return x * scale * (factor + offset if offset else factor)

@@ -28,20 +28,22 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
     Batch = runtime.Batch[Groups, Rows]
 
     # tp2/ordinary.py
-    def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor: ...
+    def start_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor: ...
 
-    def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
-        return batch.stream.owe(hidden)
+    attention_leave = Left(owes=True)
 
-    def attention_to_mlp(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+    def attention_to_mlp(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
         groups, stream = batch.groups, batch.stream
-        hidden = stream.take(hidden)
+        if stream.due is not at.here or hidden is not stream.handle or shows:
+            return at.detour(hidden, batch, **shows)
+        hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+        (norm,) = at.read
         hidden = groups.tp.all_reduce(hidden)
         hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
         return hidden
 
     def mlp_reduce(hidden: Tensor, batch: Batch) -> Tensor: ...
-    def mlp_leave(hidden: Tensor, batch: Batch) -> Tensor: ...
+    mlp_leave = Left(owes=False)
     def mlp_to_norm(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor: ...
 
     # tp2/__init__.py
@@ -71,7 +73,7 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
         groups_type, rows_type = Groups, Rows
 
 What a model may do between two stages has functions of its own in ``tp2/ordinary_access.py``: an
-`Access` that the exit leaves in the stream (``stream.owe(hidden, access=...)``), and for each
+`Access` that the exit leaves in the stream (``Left(owes=True, access=...)``), and for each
 boundary a `Resume` per column (``AttentionBoundary(..., resume=...)``, ``Table(norm_resume=...)``)
 that goes on from an output which was completed early or from a written residual. Without them a
 plain forward runs, and using an output is refused.
@@ -105,8 +107,9 @@ from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
+from boundaryc.runtime.places import ANY
 from boundaryc.runtime.shards import ContextParallel
-from boundaryc.runtime.stream import ANY, Form, StreamState
+from boundaryc.runtime.stream import Form, StreamState
 from boundaryc.runtime.table import LayerT, Table
 
 
@@ -247,7 +250,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         `add_to_output`; where none is given the output is left as it is. TypeError for a missing or
         an unknown one. What follows without them is refused, but not in a trace.
         """
-        travels = batch.stream.at == self._stop and self.layers.stop < self._table.depth
+        travels = self.layers.stop < self._table.depth and batch.stream.at == self._stop
         return add_extras(hidden, batch, given, self.extras, travels=travels)
 
     def take_output(self, hidden: Tensor | OwedOutput, batch: Batch[GroupsT, RowsT]) -> Tensor:
@@ -320,7 +323,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         self.start(batch)
         rest = pipeline.captures_received(transfer, kept, tensors, batch)
         hidden = pipeline.received(transfer, rest, batch)
-        batch.stream.at = self._first
+        batch.stream.goes_on(self._first)
         return hidden
 
     def payload(self, batch: Batch[GroupsT, RowsT], *, incoming: bool) -> tuple[PayloadTensor, ...]:
@@ -377,7 +380,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
                     "the final norm follows the last stage of the stack; run all of its layers"
                 )
             stream.settle("the final norm")
-        final = crossing(table.norm, table.norm_resume, batch)
+        final = crossing(table.norm[batch.plan], table.norm_resume, batch)
         empty = skip_empty and batch.stack_rows == 0 and stream.form is Form.PLANNED
         if empty and stream.state is not StreamState.INITIAL:
             final = table.without_rows(batch.plan, hidden)

@@ -14,6 +14,7 @@ from torch.compiler import is_compiling
 from boundaryc.runtime.additive import Bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
+from boundaryc.runtime.places import ANY, Place, Position
 
 _NOT_STARTED = "start the layer stack before entering a stage"
 _FOREIGN = (
@@ -24,22 +25,6 @@ _UNPREPARED = "prepare the stage before finishing it: nothing has entered this l
 _NO_INPUT = "the stack's input is a tensor, not an output of another stream"
 _ENTERED = "the stack was entered already; its first stage is prepared once in a forward"
 _OCCUPIED = "a contribution is already pending; prepare the next stage before finishing another"
-
-
-ANY = -1
-"""The index of the next stage where it is not known, as after a model wrote the stream itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a stage is in its stack: how many come before it, and its name for people.
-
-    ``extras`` are the names of what the model adds to its output before anything else takes it.
-    """
-
-    index: int
-    name: str
-    extras: tuple[str, ...] = ()
 
 
 class StreamState(Enum):
@@ -88,11 +73,32 @@ class Access:
     plain: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The end of a stage that does nothing but leave its output: with its sum, or complete.
+
+    ``access`` is what the model may do with it.
+    """
+
+    owes: bool
+    access: Access | None = None
+
+    def __call__(self, hidden: Tensor, batch: Any) -> Tensor | OwedOutput:
+        """Leaves ``hidden`` in the batch's stream."""
+        stream: ResidualStream = batch.stream
+        if self.owes:
+            return stream.owe(hidden, access=self.access)
+        return stream.pend(hidden, access=self.access)
+
+
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
-    ``at`` is the index of the stage that comes next, `ANY` where that is not known, and ``left``
-    names the stage before it. ``extras`` are the names of what is still to be added to its output.
+    ``due`` is the place where the stream is, if what is called there has nothing else to see to:
+    the stage that is next takes the output of the one before it as that left it, or the stage that
+    took it may leave its own. None where more has to be looked at. ``behind`` is the stage that was
+    left last, None where that is not known. ``extras`` are the names of what is still to be added
+    to its output.
     ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
     keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
@@ -105,34 +111,34 @@ class ResidualStream:
 
     __slots__ = (
         "access",
-        "at",
         "bare",
+        "behind",
         "beside",
         "captured",
         "deferred",
+        "due",
         "extras",
         "form",
         "handle",
         "kept",
-        "left",
         "params",
+        "phase",
         "residual",
         "rows",
-        "state",
         "value",
     )
 
     residual: Tensor
     kept: tuple[Tensor, ...]
-    state: StreamState
+    phase: StreamState
     form: Form
     handle: Tensor | OwedOutput | None
     value: Tensor | None
     params: tuple[Any, ...]
     access: Access | None
     deferred: object
-    at: int
-    left: str
+    behind: Position | None
+    due: Place | None
     extras: tuple[str, ...]
     rows: int | None
     captured: dict[str, list[Tensor]]
@@ -145,7 +151,7 @@ class ResidualStream:
         captured: dict[str, list[Tensor]] | None = None,
         rows: int | None = None,
     ) -> None:
-        self.state = state
+        self.phase = state
         self.rows = rows
         self.form = Form.PLANNED
         self.handle = None
@@ -154,12 +160,33 @@ class ResidualStream:
         self.kept = ()
         self.access = None
         self.deferred = None
-        self.at = ANY
-        self.left = ""
+        self.behind = None
+        self.due = None
         self.extras = ()
         self.captured = {} if captured is None else captured
         self.bare = None
         self.beside = {}
+
+    @property
+    def state(self) -> StreamState:
+        """Where the stream is between two stages."""
+        # What was taken leaves no handle: whoever takes it need not say so twice.
+        taken = self.phase is StreamState.PENDING and self.handle is None
+        return StreamState.WRITTEN if taken else self.phase
+
+    @property
+    def at(self) -> int:
+        """The index of the stage that comes next, `ANY` where that is not known."""
+        return ANY if self.behind is None else self.behind.index + 1
+
+    @property
+    def left(self) -> str:
+        """The name of the stage that was left last, empty where there is none."""
+        return "" if self.behind is None else self.behind.name
+
+    def goes_on(self, index: int) -> None:
+        """Takes note that the stage ``index`` is the next, any one where that is `ANY`."""
+        self.behind, self.due = None if index == ANY else Position(index - 1, ""), None
 
     def reach(self, position: Position | None) -> None:
         """Sees that the stage at ``position`` is the one to enter or to leave now.
@@ -185,14 +212,12 @@ class ResidualStream:
                 f"{follows}: call add_extras, with None where this batch has none"
             )
 
-    def passed(self, position: Position | None) -> None:
-        """Takes note that the stage at ``position`` has left its output."""
-        if position is None or is_compiling():
-            self.at, self.extras = ANY, ()
-            return
-        self.at = position.index + 1
-        self.left = position.name
-        self.extras = position.extras
+    def passed(self, position: Position | None, plan: int) -> None:
+        """Takes note that the stage at ``position`` has left its output, in a batch of ``plan``."""
+        self.behind, self.due = position, None
+        self.extras = () if position is None else position.extras
+        if position is not None and self.form is Form.PLANNED:
+            self.due = position.onward[plan]
 
     def rest(self) -> None:
         """Sees that the stream is between two stages: BoundaryError where it is not."""
@@ -216,7 +241,7 @@ class ResidualStream:
         if self.state is not StreamState.INITIAL:
             unstarted = self.state is StreamState.UNSTARTED
             raise BoundaryError(_NOT_STARTED if unstarted else _ENTERED)
-        self.state = StreamState.WRITTEN
+        self.phase, self.due = StreamState.WRITTEN, None
         return hidden
 
     def arrive(self, residual: Tensor | None = None, kept: tuple[Tensor, ...] = ()) -> None:
@@ -224,7 +249,7 @@ class ResidualStream:
 
         ``residual`` None: it comes with that output.
         """
-        self.state = StreamState.WRITTEN
+        self.phase, self.due = StreamState.WRITTEN, None
         self.kept = kept
         self.bare = (None,)
         if residual is not None:
@@ -235,19 +260,18 @@ class ResidualStream:
 
         BoundaryError where ``hidden`` is another object or no stream was started.
         """
-        value = self.value
-        if value is None or hidden is not self.handle:
-            raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
+        value = self.check(hidden)
         self.handle = None
         self.value = None
-        self.state = StreamState.WRITTEN
+        self.phase, self.due = StreamState.WRITTEN, None
         return value
 
     def check(self, hidden: Tensor | OwedOutput) -> Tensor:
         """The value behind ``hidden``, which stays where it is. Refuses what `take` refuses."""
-        if self.value is None or hidden is not self.handle:
+        value = self.value
+        if value is None or hidden is not self.handle:
             raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
-        return self.value
+        return value
 
     def owe(
         self, value: Tensor, params: tuple[Any, ...] = (), access: Access | None = None
@@ -283,7 +307,7 @@ class ResidualStream:
     def keep(self, value: Tensor, access: Access | None = None) -> Tensor:
         """Leaves a written stream: the update already ran, ``value`` is what the next one takes."""
         self._leave(value, value, (), access)
-        self.state = StreamState.WRITTEN
+        self.phase, self.due = StreamState.WRITTEN, None
         return value
 
     def branch_output(self, value: Tensor, stage: str) -> BranchOutput:
@@ -324,6 +348,7 @@ class ResidualStream:
         self.handle = value
         self.value = value
         self.form = form
+        self.due = None
         return value
 
     def write(self, residual: Tensor) -> Tensor:
@@ -334,7 +359,7 @@ class ResidualStream:
         if self.state is StreamState.UNSTARTED:
             raise BoundaryError(_NOT_STARTED)
         self._fits(residual, "written residual")
-        self.state = StreamState.WRITTEN
+        self.phase, self.due = StreamState.WRITTEN, None
         self.residual = residual
         self.params = ()
         self.access = None
@@ -364,7 +389,7 @@ class ResidualStream:
             unstarted = self.state is StreamState.UNSTARTED
             missing = _NOT_STARTED if unstarted else _UNPREPARED
             raise BoundaryError(_OCCUPIED if self.handle is not None else missing)
-        self.state = StreamState.PENDING
+        self.phase, self.due = StreamState.PENDING, None
         self.form = Form.PLANNED
         self.handle = handle
         self.value = value

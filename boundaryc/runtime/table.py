@@ -12,7 +12,7 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.crossing import Prepare, Resumes
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.stream import Position
+from boundaryc.runtime.places import Place, Position, before
 
 LayerT = TypeVar("LayerT")
 
@@ -82,12 +82,35 @@ class Table(Generic[LayerT]):
                     first + at,
                     f"`{name}` of layer {index}",
                     extras if at == len(names) - 1 else (),
+                    self._onward(first + at + 1, self._following(index, names[at + 1 :])),
                 ),
                 None if at else entrance,
             )
             for at, name in enumerate(names)
         }
         return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
+
+    def _following(self, index: int, later: tuple[str, ...]) -> tuple[object, ...]:
+        """What prepares, by plan, the stage behind one of the layer ``index``.
+
+        ``later`` are the stages that follow in that layer.
+        """
+        places = [(self.layer(index), name) for name in later]
+        for following in range(index + 1, self.depth):
+            if places:
+                break
+            layer = self.layer(following)
+            places = [(layer, name) for name in _stages(layer)]
+        if not places:
+            return self.norm
+        layer, name = places[0]
+        prepares: tuple[object, ...] = getattr(layer, name).prepares
+        return prepares
+
+    @staticmethod
+    def _onward(index: int, prepares: tuple[object, ...]) -> tuple[Place, ...]:
+        """The place before the stage ``index`` by plan; one for all that one function serves."""
+        return tuple(before(index, prepares.index(one)) for one in prepares)
 
     def without_rows(self, plan: int, hidden: Tensor | OwedOutput) -> Prepare:
         """What ends a stack in column ``plan`` on a rank that has no rows there.

@@ -102,7 +102,7 @@ def test_dense_columns_add_up(model: Reference, ranks: int) -> None:
 def test_a_product_obeys_its_exit(model: Reference, decision: ExitDecision, kind: str) -> None:
     """It sums, here doubles, only where the exit leaves the sum to compute."""
     case = doubling.Case()
-    out = FfnBoundary((doubling.after_sum,), (decision,)).exit(case.batch)
+    out = FfnBoundary((doubling.planned(doubling.after_sum),), (decision,)).exit(case.batch)
     layer = RowParallelLinear(torch.eye(WIDTH)) if kind == "product" else experts(model, place())
     with out:
         output = layer(hidden(3), out)

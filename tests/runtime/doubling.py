@@ -6,6 +6,7 @@ gives ``2h`` of one input and ``(2(h + r), h + r)`` of two. Both write into one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from boundaryc.runtime import (
     Access,
+    At,
     AttentionBoundary,
     Column,
     Cut,
@@ -96,6 +98,17 @@ class Rows:
         pass
 
 
+def planned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function(hidden, batch, *read)`` as a boundary's prepare, which takes the output itself."""
+
+    def prepare(at: At[Any], hidden: Any, batch: Any, **shows: Any) -> Any:
+        if batch.stream.due is not at.here or shows:
+            return at.detour(hidden, batch, **shows)
+        return function(hidden, batch, *at.read)
+
+    return prepare
+
+
 def start(hidden: Tensor, batch: Any, norm: StandInNorm) -> Tensor:
     """Enter, norm."""
     stream = batch.stream
@@ -176,11 +189,11 @@ def same(hidden: Tensor, batch: Any) -> Tensor:
 OWED = ExitDecision(fuse_mlp_allreduce=True, mlp_reduce_scatter=False, reduce=same, leave=leave)
 SUMMED = ExitDecision(fuse_mlp_allreduce=False, mlp_reduce_scatter=False, reduce=summed, leave=pend)
 RESUME = (Resume(written=after_written, completed=after_complete),)
-ENTRY = AttentionBoundary((start,), (leave,), resume=(Resume(written=after_written),))
-ATTENTION = AttentionBoundary((after_sum,), (leave,), resume=RESUME)
-AFTER_COMPLETE = AttentionBoundary((after_complete,), (leave,), resume=RESUME)
-MIXER = MixerBoundary((after_sum,), (OWED,), resume=RESUME)
-FFN = FfnBoundary((after_sum,), (OWED,), resume=RESUME)
+ENTRY = AttentionBoundary((planned(start),), (leave,), resume=(Resume(written=after_written),))
+ATTENTION = AttentionBoundary((planned(after_sum),), (leave,), resume=RESUME)
+AFTER_COMPLETE = AttentionBoundary((planned(after_complete),), (leave,), resume=RESUME)
+MIXER = MixerBoundary((planned(after_sum),), (OWED,), resume=RESUME)
+FFN = FfnBoundary((planned(after_sum),), (OWED,), resume=RESUME)
 
 
 class DoublingStack(Stack[Groups, Rows, AttentionBoundary]):

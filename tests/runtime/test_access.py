@@ -33,7 +33,9 @@ def test_r01_a_written_stream_skips_enter() -> None:
         return norm(batch.stream.residual)
 
     entry = AttentionBoundary(
-        (start,), (doubling.leave,), resume=(Resume(written=doubling.after_written),)
+        (doubling.planned(start),),
+        (doubling.leave,),
+        resume=(Resume(written=doubling.after_written),),
     ).bind(case.norm)
 
     assert entry.prepare(filled(1), case.batch).eq(6).all()
@@ -55,7 +57,7 @@ def test_r02_the_update_that_travels_runs_once() -> None:
             return stream.residual * 2
 
         hidden = case.stream.pend(filled(1), (gate,))
-        boundary = AttentionBoundary((gated,), (doubling.leave,))
+        boundary = AttentionBoundary((doubling.planned(gated),), (doubling.leave,))
         assert boundary.prepare(hidden, case.batch).eq(expected).all()
         assert case.stream.state is StreamState.WRITTEN
         assert case.stream.handle is None
@@ -278,7 +280,7 @@ def test_without_access_functions_the_accessors_say_so() -> None:
     case = Case()
     case.residual()
     old = AttentionBoundary(
-        (doubling.after_sum,), (lambda hidden, batch: batch.stream.owe(hidden),)
+        (doubling.planned(doubling.after_sum),), (lambda hidden, batch: batch.stream.owe(hidden),)
     )
     hidden = old.finish(filled(1), case.batch)
     for use in (case.stack.complete_output, case.stack.fold, case.stack.snapshot):

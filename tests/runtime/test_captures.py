@@ -62,7 +62,9 @@ def test_r13_the_main_output_is_completed_unfused() -> None:
         case.log.append("fused")
         return doubling.after_sum(hidden, batch, norm)
 
-    boundary = AttentionBoundary((fused,), (doubling.leave,), resume=doubling.RESUME)
+    boundary = AttentionBoundary(
+        (doubling.planned(fused),), (doubling.leave,), resume=doubling.RESUME
+    )
     boundary.bind(case.norm).prepare(case.owed(), case.batch, capture_output=Watching(case).capture)
     assert case.log == ["sum", "norm", "capture"]
 
@@ -112,7 +114,9 @@ def moved(case: Case, move: CaptureMove, where: str) -> AttentionBoundary:
     resume = Resume(
         written=doubling.after_written, completed=doubling.after_complete, **{where: move}
     )
-    boundary = AttentionBoundary((doubling.after_sum,), (doubling.leave,), resume=(resume,))
+    boundary = AttentionBoundary(
+        (doubling.planned(doubling.after_sum),), (doubling.leave,), resume=(resume,)
+    )
     return boundary.bind(case.norm)
 
 
@@ -225,9 +229,9 @@ def test_a_partial_input_is_captured_complete() -> None:
         batch.stream.residual = batch.stream.enter(hidden) * 2
         return batch.stream.residual
 
-    boundary = AttentionBoundary((entered,), (doubling.leave,), resume=(Resume(entered),)).bind(
-        case.norm
-    )
+    boundary = AttentionBoundary(
+        (doubling.planned(entered),), (doubling.leave,), resume=(Resume(entered),)
+    ).bind(case.norm)
 
     assert boundary.prepare(filled(1), case.batch, capture_output=aux.capture).eq(2).all()
     assert aux[0].eq(2).all()
@@ -317,7 +321,9 @@ def test_ax3_captures_keep_their_value_for_the_whole_forward() -> None:
     for first in (1.0, 4.0):
         case = Case()
         aux = AuxHiddenStateList()
-        boundary = AttentionBoundary((in_place,), (doubling.leave,)).bind(case.norm)
+        boundary = AttentionBoundary((doubling.planned(in_place),), (doubling.leave,)).bind(
+            case.norm
+        )
         ENTRY.bind(case.norm).prepare(filled(first), case.batch)
         for value in (10.0, 20.0, 30.0):
             boundary.prepare(doubling.leave(filled(value), case.batch), case.batch)
@@ -369,8 +375,8 @@ def test_ax9_an_owed_output_is_read_and_changed_through_accessors_only() -> None
 def test_generated_without_resume_captures_are_refused() -> None:
     """Where the rows of a residual are unknown nothing is shown."""
     case = Case()
-    old = MixerBoundary((doubling.after_sum,), (doubling.OWED,)).bind(case.norm)
+    old = MixerBoundary((doubling.planned(doubling.after_sum),), (doubling.OWED,)).bind(case.norm)
     with pytest.raises(BoundaryError, match="compile it again"):
         old.prepare(case.owed(), case.batch, capture_output=Watching(case).capture)
-    assert FfnBoundary((doubling.after_sum,), (doubling.OWED,)).bind(case.norm)
+    assert FfnBoundary((doubling.planned(doubling.after_sum),), (doubling.OWED,)).bind(case.norm)
     assert torch.is_tensor(case.stream.residual)

@@ -20,6 +20,7 @@ from boundaryc.runtime import (
     Stack,
     Table,
 )
+from tests.runtime.doubling import planned
 
 
 class Nothing:
@@ -67,6 +68,7 @@ SCATTER = ExitDecision(
     fuse_mlp_allreduce=False, mlp_reduce_scatter=True, reduce=lambda x, _: x, leave=pend
 )
 LOCAL = ExitDecision(fuse_mlp_allreduce=False, mlp_reduce_scatter=False, reduce=double, leave=pend)
+ENTERED = FfnBoundary((planned(enter),), (DEFER,))
 
 
 class OneRank(Stack[Nothing, Nothing, FfnBoundary]):
@@ -76,7 +78,7 @@ class OneRank(Stack[Nothing, Nothing, FfnBoundary]):
     columns = (Column("ordinary"),)
     groups_type = Nothing
     rows_type = Nothing
-    tables = {"auto": Table(layers=((2, FfnBoundary((enter,), (DEFER,))),), norm=(add_scaled,))}  # noqa: RUF012
+    tables = {"auto": Table(layers=((2, ENTERED),), norm=(add_scaled,))}  # noqa: RUF012
 
 
 def started(rows: int = 2) -> tuple[OneRank, Any]:
@@ -100,7 +102,7 @@ def test_flags_and_the_sum_that_compute_does(
 ) -> None:
     """Flags, the compute-side sum and the completion come from one decision."""
     _, batch = started()
-    boundary = FfnBoundary((enter,), (decision,))
+    boundary = FfnBoundary((planned(enter),), (decision,))
     boundary.prepare(torch.ones(2, 3), batch)
 
     with boundary.exit(batch) as out:
@@ -119,7 +121,7 @@ def test_flags_and_the_sum_that_compute_does(
 def test_exits_nest_and_are_restored() -> None:
     """An inner exit hides the outer one; both are undone, in failure too."""
     _, batch = started()
-    boundary = FfnBoundary((enter,), (DEFER,))
+    boundary = FfnBoundary((planned(enter),), (DEFER,))
     outer, inner = boundary.exit(batch), boundary.exit(batch)
 
     with outer:
@@ -133,7 +135,7 @@ def test_exits_nest_and_are_restored() -> None:
 def test_finish_runs_once_after_a_good_computation() -> None:
     """Not before, not inside, not after a failure, and not twice."""
     _, batch = started()
-    boundary = FfnBoundary((enter,), (DEFER,))
+    boundary = FfnBoundary((planned(enter),), (DEFER,))
     boundary.prepare(torch.ones(2, 3), batch)
     failed, good = boundary.exit(batch), boundary.exit(batch)
 
@@ -162,7 +164,7 @@ def test_a_failed_finish_leaves_the_batch_usable() -> None:
         raise ConnectionError
 
     boundary = FfnBoundary(
-        (enter,),
+        (planned(enter),),
         (
             ExitDecision(
                 fuse_mlp_allreduce=True,
@@ -179,7 +181,7 @@ def test_a_failed_finish_leaves_the_batch_usable() -> None:
         out.finish(torch.ones(2, 3))
 
     stack.start(batch)
-    attention = AttentionBoundary((enter,), (leave,)).bind(update=(torch.tensor(3.0),))
+    attention = AttentionBoundary((planned(enter),), (leave,)).bind(update=(torch.tensor(3.0),))
     hidden = attention.finish(attention.prepare(torch.ones(2, 3), batch), batch)
     assert stack.norm(hidden, batch, torch.tensor(2.0)).eq(8.0).all()  # type: ignore[arg-type]
 
@@ -187,7 +189,7 @@ def test_a_failed_finish_leaves_the_batch_usable() -> None:
 def test_parameters_are_read_at_call_time() -> None:
     """Binding keeps references: a parameter changed later is seen, the unbound one is not."""
     _, batch = started()
-    unbound = AttentionBoundary((add_scaled,), (leave,))
+    unbound = AttentionBoundary((planned(add_scaled),), (leave,))
     scale = torch.tensor(2.0)
     bound = unbound.bind(scale)
     scale.fill_(5.0)
@@ -203,7 +205,7 @@ def test_an_exit_leaves_its_updates_parameters() -> None:
     """The parameters of an FFN's update travel with what it owes."""
     _, batch = started()
     gate = torch.tensor(3.0)
-    boundary = FfnBoundary((enter,), (DEFER,)).bind(update=(gate,))
+    boundary = FfnBoundary((planned(enter),), (DEFER,)).bind(update=(gate,))
     boundary.prepare(torch.ones(2, 3), batch)
     with boundary.exit(batch) as out:
         pass
@@ -221,7 +223,7 @@ def test_norm_ends_the_stream() -> None:
 
     assert stack.norm(hidden, batch, torch.tensor(2.0)).eq(4.0).all()  # type: ignore[arg-type]
     with pytest.raises(BoundaryError, match=r"^start the layer stack before entering a stage$"):
-        FfnBoundary((enter,), (DEFER,)).prepare(torch.ones(2, 3), batch)
+        FfnBoundary((planned(enter),), (DEFER,)).prepare(torch.ones(2, 3), batch)
     with pytest.raises(BoundaryError, match=r"^start the layer stack before entering a stage$"):
         stack.norm(hidden, batch, torch.tensor(2.0))  # type: ignore[arg-type]
 
@@ -240,7 +242,7 @@ def test_norm_of_a_batch_without_rows(owed: bool, skip_empty: bool, runs: bool) 
         return batch.stream.take(hidden)
 
     class Empty(OneRank):
-        tables = {"auto": Table(layers=((1, FfnBoundary((enter,), (DEFER,))),), norm=(read,))}  # noqa: RUF012
+        tables = {"auto": Table(layers=((1, ENTERED),), norm=(read,))}  # noqa: RUF012
 
     stack = Empty(SingleGroups())
     stack.start(batch)
@@ -255,7 +257,7 @@ def test_norm_of_a_batch_without_rows(owed: bool, skip_empty: bool, runs: bool) 
 def test_an_exit_belongs_to_its_forward() -> None:
     """Neither the next forward nor the end of this one lets it go on."""
     stack, batch = started()
-    boundary = FfnBoundary((enter,), (LOCAL,))
+    boundary = FfnBoundary((planned(enter),), (LOCAL,))
     boundary.prepare(torch.ones(2, 3), batch)
     with boundary.exit(batch) as old:
         pass
@@ -273,7 +275,7 @@ def test_an_exit_belongs_to_its_forward() -> None:
 def test_an_output_is_reduced_once_inside_its_exit() -> None:
     """Not before, not afterwards, and not what was reduced."""
     _, batch = started()
-    boundary = FfnBoundary((enter,), (LOCAL,))
+    boundary = FfnBoundary((planned(enter),), (LOCAL,))
     boundary.prepare(torch.ones(2, 3), batch)
     out = boundary.exit(batch)
 

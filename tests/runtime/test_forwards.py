@@ -33,9 +33,11 @@ def test_n01_two_dense_layers_at_tp1() -> None:
         reduce=doubling.same,
         leave=doubling.pend,
     )
-    entry = AttentionBoundary((doubling.start,), (doubling.pend,)).bind(case.norm)
-    attention = AttentionBoundary((doubling.after_complete,), (doubling.pend,)).bind(case.norm)
-    ffn = FfnBoundary((doubling.after_complete,), (decision,)).bind(case.norm)
+    entry = AttentionBoundary((doubling.planned(doubling.start),), (doubling.pend,)).bind(case.norm)
+    attention = AttentionBoundary(
+        (doubling.planned(doubling.after_complete),), (doubling.pend,)
+    ).bind(case.norm)
+    ffn = FfnBoundary((doubling.planned(doubling.after_complete),), (decision,)).bind(case.norm)
     embedding = torch.arange(8.0).view(2, 4)
     hidden: Any = embedding
     for boundary in (entry, attention):
@@ -68,7 +70,7 @@ def test_r38_layers_that_each_add_one(defers: bool, captures: bool) -> None:
             else (doubling.after_sum if defers else doubling.after_complete)
         )
         boundary = MixerBoundary(
-            (read,), (last if layer == 3 else inner,), resume=doubling.RESUME
+            (doubling.planned(read),), (last if layer == 3 else inner,), resume=doubling.RESUME
         ).bind(case.norm)
         capture = aux.capture if captures and layer else None
         boundary.prepare(hidden, case.batch, capture_output=capture)
@@ -112,7 +114,7 @@ def test_mx1_single_stages_in_any_order_sum_once_each(order: str) -> None:
     for place, letter in enumerate(order):
         kind: Any = MixerBoundary if letter in "MA" else FfnBoundary
         read = doubling.after_sum if place else doubling.start
-        boundary = kind((read,), (doubling.OWED,)).bind(case.norm)
+        boundary = kind((doubling.planned(read),), (doubling.OWED,)).bind(case.norm)
         boundary.prepare(hidden, case.batch)
         assert case.log.count("sum") == place
         with boundary.exit(case.batch) as out:
@@ -136,7 +138,9 @@ def test_a_mixer_shares_its_implementation_with_attention_and_ffn() -> None:
     decision = ExitDecision(
         fuse_mlp_allreduce=False, mlp_reduce_scatter=False, reduce=doubling.same, leave=leave
     )
-    unbound = MixerBoundary((doubling.after_sum,), (decision,), resume=doubling.RESUME)
+    unbound = MixerBoundary(
+        (doubling.planned(doubling.after_sum),), (decision,), resume=doubling.RESUME
+    )
     boundary = unbound.bind(case.norm, update=(3.0,))
     boundary.prepare(case.stack.fold(case.owed(), case.batch), case.batch)
     with boundary.exit(case.batch) as out:

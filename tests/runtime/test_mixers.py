@@ -40,7 +40,7 @@ def test_a_mixers_exit_publishes_one_decision(
 ) -> None:
     """``skips_reduction`` says what ``fuse_mlp_allreduce`` says, through ``batch.exit``."""
     case = Case()
-    boundary = MixerBoundary((doubling.after_sum,), (decision,)).bind(case.norm)
+    boundary = MixerBoundary((doubling.planned(doubling.after_sum),), (decision,)).bind(case.norm)
     hidden = boundary.prepare(case.owed(), case.batch)
 
     with boundary.exit(case.batch) as out:
@@ -69,7 +69,9 @@ def test_a_local_tail_enters_once(rank: int, scatters: bool) -> None:
     """After its own sum every rank adds it; to a sum the boundary owns exactly one rank does."""
     case = Case()
     case.batch.groups.tp.rank = rank
-    boundary = FfnBoundary((doubling.after_sum,), (SCATTERED if scatters else doubling.SUMMED,))
+    boundary = FfnBoundary(
+        (doubling.planned(doubling.after_sum),), (SCATTERED if scatters else doubling.SUMMED,)
+    )
     out = boundary.exit(case.batch)
 
     assert out.adds_tail is (rank == 0 or not scatters)
@@ -106,7 +108,7 @@ BIASED = replace(doubling.SUMMED, before_sum=added, after_sum=unchanged)
 def biased() -> tuple[Case, FfnExit]:
     """An open exit of a stage with one additive term, which compute sums itself."""
     case = Case()
-    boundary = FfnBoundary((doubling.after_sum,), (BIASED,)).bind(case.norm)
+    boundary = FfnBoundary((doubling.planned(doubling.after_sum),), (BIASED,)).bind(case.norm)
     boundary.prepare(case.owed(), case.batch)
     return case, boundary.exit(case.batch)
 
@@ -280,7 +282,7 @@ def test_after_an_error_the_next_forward_is_right(
 def test_terms_are_traced_without_a_break() -> None:
     """In one call, and around a sum of compute's own: (1 + 5) and (2 + 5), doubled."""
     case, _ = biased()
-    boundary = FfnBoundary((doubling.after_sum,), (BIASED,))
+    boundary = FfnBoundary((doubling.planned(doubling.after_sum),), (BIASED,))
 
     def compute() -> tuple[torch.Tensor, torch.Tensor]:
         with boundary.exit(case.batch) as out:

@@ -13,7 +13,6 @@ from boundaryc.emit.output import emit
 from boundaryc.language import loads
 from boundaryc.plan.compose import plan_stack
 from boundaryc.runtime import BoundaryError
-from boundaryc.runtime.stream import ANY
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.matrix import Selection, covering, matrix
 from boundaryc.verify.modules import import_package
@@ -90,10 +89,10 @@ def _ends(package: Any, *, normed: bool) -> None:
         hidden = layer.attention.finish(torch.full_like(hidden, 2.0), batch)
         with pytest.raises(BoundaryError, match="follows the last stage"):
             stack.take_output(hidden, batch)
-        at, batch.stream.at = batch.stream.at, ANY  # as where a trace does not follow it
+        behind, batch.stream.behind = batch.stream.behind, None  # as where that is not known
         with pytest.raises(BoundaryError, match="write the residual update"):
             stack.take_output(hidden, batch)
-        batch.stream.at = at
+        batch.stream.behind = behind
         hidden = layer.mlp.prepare(hidden, batch)
         with layer.mlp.exit(batch) as out:
             hidden = out.reduce_output(torch.full_like(hidden, 3.0))

@@ -7,11 +7,11 @@ owes attn_tp   the value is a partial sum, to be added over the group attn_tp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from boundaryc.runtime import Norm, OwedOutput
+from boundaryc.runtime import At, Left, Norm, OwedOutput
 
 from ..rowwise import add_rms_norm, rms_norm
 from .ordinary_access import COMPLETE, OWES_ATTN_TP, OWES_TP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .layout import Batch
 
 
-def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
+def start_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
     """From start to attention: enter, norm.
 
     in   rows attn_dp                    no residual
@@ -28,16 +28,18 @@ def start_to_attention(hidden: Tensor, batch: Batch, norm: Norm) -> Tensor:
     collectives: none
     """
     stream = batch.stream
+    if stream.due is not at.here or shows:
+        return at.detour(hidden, batch, **shows)
+    (norm,) = at.read
     stream.residual = stream.enter(hidden)
     return rms_norm(stream.residual, norm.weight)
 
 
-def attention_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
-    """Leaves the sum over attn_tp to mlp or experts."""
-    return batch.stream.owe(hidden, access=OWES_ATTN_TP)
+# Leaves the sum over attn_tp to mlp or experts.
+attention_leave = Left(owes=True, access=OWES_ATTN_TP)
 
 
-def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+def attention_to_mlp_or_experts(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
     """From attention to mlp or experts: sum over attn_tp, add, norm, gather over attn_dp.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
@@ -45,7 +47,10 @@ def attention_to_mlp_or_experts(hidden: Tensor | OwedOutput, batch: Batch, norm:
     collectives: all_reduce(attn_tp), all_gather(attn_dp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
-    hidden = stream.take(hidden)
+    if stream.due is not at.here or hidden is not stream.handle or shows:
+        return at.detour(hidden, batch, **shows)
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    (norm,) = at.read
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return groups.attn_dp.all_gather(hidden, rows.attn_dp.sizes)
@@ -59,12 +64,11 @@ def keep_partial(hidden: Tensor, batch: Batch) -> Tensor:
     return hidden
 
 
-def mlp_or_experts_leave(hidden: Tensor, batch: Batch) -> OwedOutput:
-    """Leaves the sum over tp to attention."""
-    return batch.stream.owe(hidden, access=OWES_TP)
+# Leaves the sum over tp to attention.
+mlp_or_experts_leave = Left(owes=True, access=OWES_TP)
 
 
-def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
     """From mlp or experts to attention: sum over tp, slice over attn_dp, add, norm.
 
     in   rows all, owes attn_dp attn_tp  residual rows attn_dp
@@ -72,7 +76,10 @@ def mlp_or_experts_to_attention(hidden: Tensor | OwedOutput, batch: Batch, norm:
     collectives: all_reduce(tp)
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
-    hidden = stream.take(hidden)
+    if stream.due is not at.here or hidden is not stream.handle or shows:
+        return at.detour(hidden, batch, **shows)
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    (norm,) = at.read
     hidden = groups.tp.all_reduce(hidden)
     hidden = rows.attn_dp.take(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
@@ -97,7 +104,9 @@ def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
     return batch.stream.owe(hidden, access=OWES_ATTN_TP)
 
 
-def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+def mlp_or_experts_to_attention_rs(
+    at: At[Tensor], hidden: Any, batch: Batch, **shows: Any
+) -> Tensor:
     """From mlp or experts to attention: sum over attn_tp, add, norm.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
@@ -105,7 +114,10 @@ def mlp_or_experts_to_attention_rs(hidden: Tensor | OwedOutput, batch: Batch, no
     collectives: all_reduce(attn_tp)
     """
     groups, stream = batch.groups, batch.stream
-    hidden = stream.take(hidden)
+    if stream.due is not at.here or hidden is not stream.handle or shows:
+        return at.detour(hidden, batch, **shows)
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    (norm,) = at.read
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
     return hidden
