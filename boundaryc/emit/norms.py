@@ -117,7 +117,7 @@ class Norms:
         if name != "rms_norm":
             return self.in_torch(name)
         wide = "wide = x if x.dtype is torch.float64 else x.float()"
-        return (*_refusing(), wide, *self._root_mean_square("wide"), "return normed.to(x.dtype)")
+        return (*_refusing(), wide, *self._root_mean_square(), "return normed.to(x.dtype)")
 
     def output_in_torch(self, name: NormKind) -> str:
         """The statement that normalises a contribution in torch."""
@@ -136,9 +136,9 @@ class Norms:
         if name == "rms_norm" and not (scaled or addition or seen):
             return (
                 *_refusing("residual"),
-                "total = (x if x.dtype is torch.float64 else x.float()) + residual",
-                *self._root_mean_square("total"),
-                "return normed.to(x.dtype), total.to(residual.dtype)",
+                "wide = (x if x.dtype is torch.float64 else x.float()) + residual",
+                *self._root_mean_square(),
+                "return normed.to(x.dtype), wide.to(residual.dtype)",
             )
         if addition or (self.rounded and "rounded" not in self.varies):
             norm = f"runtime.{call}(total, weight, {eps}{offset}{bias}).to(x.dtype)"
@@ -158,17 +158,13 @@ class Norms:
             return lines
         return ('seen: runtime.Accumulate = "rounded" if rounded else "fp32"', *lines)
 
-    def _root_mean_square(self, wide: str) -> tuple[str, str]:
-        """The statements that normalise ``wide``, in one piece: no layer needs more calls."""
-        factor = f"weight.to({wide}.dtype)"
-        # 1 plus a small number is 1 in bfloat16; else torch widens the weight, but not the product.
-        factor += (
-            f" + {self._name('offset')}"
-            if self.offset
-            else " if weight.dtype is torch.float64 else weight"
-        )
-        scale = f"torch.rsqrt({wide}.square().mean(dim=-1, keepdim=True) + {self._name('eps')})"
-        return f"factor = {factor}", f"normed = {wide} * {scale} * factor"
+    def _root_mean_square(self) -> tuple[str, ...]:
+        """The statements that normalise ``wide``, in one piece: a layer needs no more calls."""
+        scale, weight = f"(wide.square().mean(-1, True) + {self._name('eps')}).rsqrt()", "weight"
+        lines: tuple[str, ...] = ()
+        if self.offset:  # 1 plus a small number is 1 in bfloat16; else torch widens the weight
+            lines, weight = (f"factor = weight.to(wide.dtype) + {self._name('offset')}",), "factor"
+        return (*lines, f"normed = wide * {scale} * {weight}")
 
     def _name(self, what: str, of: str = "") -> str:
         return f"{of}{what}" if what in self.varies else what.upper()
@@ -180,12 +176,12 @@ def summed(*, scaled: bool, addition: bool) -> str:
     return f"runtime.add(addition, {total})" if addition else total
 
 
-def _refusing(*others: str) -> tuple[str, str]:
+def _refusing(*others: str) -> tuple[str, ...]:
     """Refuses shapes that torch would broadcast."""
-    differs = [f"{other}.shape != x.shape" for other in others]
-    differs += ["weight.dim() != 1", "weight.numel() != x.size(-1)"]
+    differs = [f"{other}.shape != shape" for other in others] + ["weight.numel() != shape[-1]"]
     given = ", ".join(("x", "weight", *others))
-    return f"if {' or '.join(differs)}:", f"    runtime.refuse_rows({given})"
+    refusal = (f"if {' or '.join(differs)}:", f"    runtime.refuse_rows({given})")
+    return ("shape = x.shape", *refusal)
 
 
 def _runtime(name: str, of: str = "") -> tuple[str, str]:

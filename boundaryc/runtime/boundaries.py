@@ -19,17 +19,29 @@ from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.captures import Capture, Collector
 from boundaryc.runtime.crossing import Prepares, Resumes, crossing, resumed
 from boundaryc.runtime.errors import BoundaryError
-from boundaryc.runtime.exits import Exit, Exits, FfnExit, Leave, MixerExit, check_output, opened
+from boundaryc.runtime.exits import (
+    Exit,
+    ExitDecision,
+    Exits,
+    FfnExit,
+    Leave,
+    MixerExit,
+    check_output,
+    opened,
+)
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.places import ANY, Position, inside
-from boundaryc.runtime.places import before as place_before
-from boundaryc.runtime.stream import Form, Left, StreamState
+from boundaryc.runtime.places import ANY, Place, Position, before, inside
+from boundaryc.runtime.stream import Access, Form, Left, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
 
-_PENDING, _PLANNED = StreamState.PENDING, Form.PLANNED
+Ends = tuple[tuple[bool, Access | None, Place] | None, ...]
+"""By column how a stage leaves its output, and where the stream is then.
+
+Whether the output owes its sum, and what may be done with it. None where leaving it is a call.
+"""
 
 
 LeavesT = TypeVar("LeavesT")
@@ -48,7 +60,7 @@ class _Boundary(Generic[LeavesT]):
     """
 
     __slots__ = (
-        *("_entrance", "_leave", "_position", "_prepare", "_resume", "_update"),
+        *("_ends", "_entrance", "_leave", "_position", "_prepare", "_resume", "_update"),
         *("here", "inside", "prepare", "read"),
         "_merge",  # of a stage beside a branch: of two bases one may have slots of its own
     )
@@ -75,7 +87,8 @@ class _Boundary(Generic[LeavesT]):
         self._update = update
         self._position = position
         index = ANY if position is None else position.index
-        self.here, self.inside = place_before(index, 0), inside(index)
+        self.here, self.inside = before(index, 0), inside(index)
+        self._ends: Ends = _ends(leave, position)
         self._ready()
 
     def _ready(self) -> None:
@@ -150,9 +163,7 @@ class _Boundary(Generic[LeavesT]):
 
     def _cross(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """Prepares from whatever form the stream is in."""
-        prepared = crossing(self._planned, self._resume, batch)(hidden, batch, *self.read)
-        batch.stream.due = self.inside
-        return prepared
+        return crossing(self._planned, self._resume, batch)(hidden, batch, *self.read)
 
 
 class _MixerInput(_Boundary[LeavesT]):
@@ -181,11 +192,12 @@ class _MixerInput(_Boundary[LeavesT]):
         """
         self._arrived(hidden, batch)
         if post_residual_addition is None:
-            return self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
-        refuse(batch, captured_last_layer_outputs)
-        ways = self._planned, self._resume, self.read
-        prepared = with_addition(hidden, batch, post_residual_addition, ways, capture_output)
-        batch.stream.due = self.inside
+            prepared = self._captured(hidden, batch, capture_output, captured_last_layer_outputs)
+        else:
+            refuse(batch, captured_last_layer_outputs)
+            ways = self._planned, self._resume, self.read
+            prepared = with_addition(hidden, batch, post_residual_addition, ways, capture_output)
+        batch.stream.entered(self.inside)
         return prepared
 
     def capture_output(
@@ -231,22 +243,12 @@ class AttentionBoundary(_MixerInput[Leaves]):
         [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
         or an unknown one.
         """
-        stream, plan, position = batch.stream, batch.plan, self._position
-        leave = self._leave[plan]
-        if (
-            stream.due is not self.inside
-            or type(leave) is not Left
-            or type(hidden) is not Tensor
-            or position is None
-            or terms
-        ):
+        stream, end = batch.stream, self._ends[batch.plan]
+        if stream.due is not self.inside or end is None or type(hidden) is not Tensor or terms:
             return self._finish(hidden, batch, terms)
-        # What `Left` would do, without its calls.
-        output = OwedOutput() if leave.owes else hidden
-        stream.phase, stream.form, stream.params, stream.bare = _PENDING, _PLANNED, (), None
-        stream.handle, stream.value, stream.access = output, hidden, leave.access
-        stream.behind, stream.extras = position, position.extras
-        stream.due = position.onward[plan]
+        owes, stream.access, stream.due = end
+        stream.handle = output = OwedOutput() if owes else hidden
+        stream.value, stream.behind = hidden, self._position
         return output
 
     def _finish(
@@ -331,7 +333,9 @@ class FfnBoundary(_Boundary[Exits]):
     def detour(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """As ``prepare``, from whatever form the stream is in."""
         self._arrived(hidden, batch)
-        return self._cross(hidden, batch)
+        prepared = self._cross(hidden, batch)
+        batch.stream.entered(self.inside)
+        return prepared
 
     _exit = FfnExit
     exit = opened
@@ -339,6 +343,24 @@ class FfnBoundary(_Boundary[Exits]):
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
         """BoundaryError: the exit finishes what was computed under its flags."""
         _refuse_finish()
+
+
+def _ends(leave: tuple[Leave | ExitDecision, ...], position: Position | None) -> Ends:
+    """How a stage at ``position`` leaves its output by these."""
+    return tuple(_end(one, position, column) for column, one in enumerate(leave))
+
+
+def _end(
+    leave: Leave | ExitDecision, position: Position | None, column: int
+) -> tuple[bool, Access | None, Place] | None:
+    if isinstance(leave, ExitDecision):
+        if leave.before_sum is not None:
+            return None  # compute may not have added all terms
+        leave = leave.leave
+    onward = None if position is None else position.onward[column]
+    if onward is None or type(leave) is not Left:
+        return None
+    return leave.owes, leave.access, onward
 
 
 def _tensor(hidden: Tensor | OwedOutput) -> Tensor:

@@ -59,7 +59,7 @@ class _Prepared(_Boundary[LeavesT]):
         stream.passed(source._position, batch.plan)
         stream.reach(self._position)
         taken: Tensor = self._prepare[batch.plan](hidden, batch)
-        stream.due = self.inside
+        stream.entered(self.inside)
         return taken
 
 

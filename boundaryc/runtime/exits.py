@@ -14,7 +14,7 @@ from boundaryc.runtime.additive import Bare, bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import NOT_ASKED_FOR, HandoffOutput
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
-from boundaryc.runtime.stream import Form, Left, ResidualStream, StreamState
+from boundaryc.runtime.stream import ResidualStream
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch
@@ -93,7 +93,6 @@ class _Added(Enum):
 # Looked up once: what follows runs in every layer of every forward.
 _NEW, _OPEN, _CLOSED, _FINISHED = _Phase.NEW, _Phase.OPEN, _Phase.CLOSED, _Phase.FINISHED
 _NOTHING, _ALL = _Added.NOTHING, _Added.ALL
-_PENDING, _PLANNED = StreamState.PENDING, Form.PLANNED
 
 
 class Exit:
@@ -112,13 +111,11 @@ class Exit:
         "_batch",
         "_boundary",
         "_decision",
-        "_leaves_sum",
         "_outer",
         "_phase",
         "_reduced",
         "_stream",
         "bare",
-        "defer_moe_finalize",
         "fuse_mlp_allreduce",
         "mlp_reduce_scatter",
         "skips_reduction",
@@ -128,12 +125,11 @@ class Exit:
     fuse_mlp_allreduce: bool
     mlp_reduce_scatter: bool
     skips_reduction: bool
-    defer_moe_finalize: bool
+    defer_moe_finalize = False
     _added: _Added
     _batch: Batch[Any, Any]
     _boundary: _Boundary[Any]
     _decision: ExitDecision
-    _leaves_sum: bool
     _outer: Exit | None
     _phase: _Phase
     _reduced: bool
@@ -238,26 +234,20 @@ class Exit:
         forward than the exit's, where declared additive terms are missing, and for what is no
         tensor.
         """
-        batch, boundary, leave = self._batch, self._boundary, self._decision.leave
-        stream, position = batch.stream, boundary._position
+        batch, boundary = self._batch, self._boundary
+        stream, end = batch.stream, boundary._ends[batch.plan]
         if (
             stream.due is not boundary.inside
-            or stream is not self._stream
+            or end is None
             or self._phase is not _CLOSED
-            or self._added is not _ALL
-            or self._leaves_sum
-            or type(leave) is not Left
+            or stream is not self._stream
             or type(hidden) is not Tensor
-            or position is None
         ):
             return self._finish(hidden)
-        # What `Left` would do, without its calls.
         self._phase = _FINISHED
-        output = OwedOutput() if leave.owes else hidden
-        stream.phase, stream.form, stream.params, stream.bare = _PENDING, _PLANNED, (), self.bare
-        stream.handle, stream.value, stream.access = output, hidden, leave.access
-        stream.behind, stream.extras = position, position.extras
-        stream.due = position.onward[batch.plan]
+        owes, stream.access, stream.due = end
+        stream.handle = output = OwedOutput() if owes else hidden
+        stream.value, stream.behind = hidden, boundary._position
         return output
 
     def _finish(self, hidden: Tensor) -> Tensor | OwedOutput:
@@ -352,9 +342,8 @@ def opened(self: _Boundary[Exits], batch: Batch[Any, Any]) -> Any:
     found._boundary, found._decision, found._batch = self, decision, batch
     found._stream, found._phase, found._reduced = batch.stream, _NEW, False
     found._added = _ALL if decision.before_sum is None else _NOTHING
-    found.bare = found._outer = None
+    found.bare = None
     found.fuse_mlp_allreduce = decision.fuse_mlp_allreduce
     found.mlp_reduce_scatter = decision.mlp_reduce_scatter
     found.skips_reduction = decision.fuse_mlp_allreduce or decision.mlp_reduce_scatter
-    found.defer_moe_finalize = found._leaves_sum = False
     return found

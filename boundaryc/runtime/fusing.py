@@ -32,7 +32,7 @@ class FusingFfnExit(FfnExit):
     Where it leaves the sum, ``fuse_mlp_allreduce`` says so.
     """
 
-    __slots__ = ("_fused",)
+    __slots__ = ("_fused", "_leaves_sum", "defer_moe_finalize")
 
     def ask(self) -> None:
         """Asks who may do what this exit decides, before compute sees its flags."""
@@ -41,14 +41,15 @@ class FusingFfnExit(FfnExit):
         self._leaves_sum = fused is not None and fused.defers_all_reduce(batch)
         if self._leaves_sum:
             self.fuse_mlp_allreduce = self.skips_reduction = True
-        if fused is not None:
-            self.defer_moe_finalize = fused.defers_finalize(batch)
+        self.defer_moe_finalize = fused is not None and fused.defers_finalize(batch)
 
     def _sum(self, hidden: Tensor) -> Tensor:
         return hidden if self._leaves_sum else super()._sum(hidden)
 
     def finish(self, hidden: Tensor | HandoffOutput) -> Tensor | OwedOutput:
         """As `Exit.finish`; also takes a hand-off, where ``defer_moe_finalize`` asked for one."""
+        if self._leaves_sum:
+            return self._finish(cast(Tensor, hidden))
         return super().finish(cast(Tensor, hidden))
 
     def _leave(self, hidden: Tensor | HandoffOutput) -> Tensor | OwedOutput:

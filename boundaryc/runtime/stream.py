@@ -216,8 +216,17 @@ class ResidualStream:
         """Takes note that the stage at ``position`` has left its output, in a batch of ``plan``."""
         self.behind, self.due = position, None
         self.extras = () if position is None else position.extras
-        if position is not None and self.form is Form.PLANNED:
+        pending = self.phase is StreamState.PENDING and self.form is Form.PLANNED
+        if position is not None and pending and self.bare is None:
             self.due = position.onward[plan]
+
+    def entered(self, place: Place) -> None:
+        """Takes note that the stage around ``place`` has taken its input.
+
+        What a plain output is behind it is said here, and need not be said when it is left.
+        """
+        self.phase, self.form, self.bare = StreamState.PENDING, Form.PLANNED, None
+        self.due = place
 
     def rest(self) -> None:
         """Sees that the stream is between two stages: BoundaryError where it is not."""
