@@ -213,7 +213,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     opening = (*published, *way.opening)
     needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"None", "Tensor"}
     if way.planned:
-        params = (f"at: At[{returns}]", "hidden: Any", "batch: Batch", "**shows: Any")
+        params = (f"at: At[{returns}]", "hidden: Tensor", "batch: Batch", "**shows: Any")
         opening = (*way.opening, *published, *_bound(named))
         needs = {"Any", "At"}
     return Draft(

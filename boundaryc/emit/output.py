@@ -147,7 +147,9 @@ def _topology(
     for one in modules_of:
         beside = one.part in one.known.parts_beside
         doc = (access_doc if beside else variant_doc)(plan, functions, one.known, one.part)
-        text = render("module.py.jinja", ModuleView(doc, one.imports, one.blocks))
+        # Two lines are left empty before a function, one before anything else.
+        imports = (*one.imports, "") if one.blocks[0][0].startswith("def ") else one.imports
+        text = render("module.py.jinja", ModuleView(doc, imports, one.blocks))
         modules[f"{one.part.module}.py"] = text
     around = {f"../{name}": text for name, text in shared.items()}
     hashed = replace(view, hash=tree_hash(origin, around | modules))

@@ -6,7 +6,7 @@ are kept by reference and read at call time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
@@ -44,7 +44,7 @@ Whether the output owes its sum, and what may be done with it. None where leavin
 """
 
 
-LeavesT = TypeVar("LeavesT")
+LeavesT = TypeVar("LeavesT", bound=Iterable[Any])
 
 
 class _Boundary(Generic[LeavesT]):
@@ -273,7 +273,7 @@ class MixerBoundary(_MixerInput[Exits]):
 
     __slots__ = ()
 
-    _exit = MixerExit
+    _exit: ClassVar[type[Exit]] = MixerExit
     exit = opened
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
@@ -337,7 +337,7 @@ class FfnBoundary(_Boundary[Exits]):
         batch.stream.entered(self.inside)
         return prepared
 
-    _exit = FfnExit
+    _exit: ClassVar[type[Exit]] = FfnExit
     exit = opened
 
     def finish(self, hidden: Tensor, batch: Batch[Any, Any]) -> NoReturn:
@@ -345,7 +345,7 @@ class FfnBoundary(_Boundary[Exits]):
         _refuse_finish()
 
 
-def _ends(leave: tuple[Leave | ExitDecision, ...], position: Position | None) -> Ends:
+def _ends(leave: Iterable[Leave | ExitDecision], position: Position | None) -> Ends:
     """How a stage at ``position`` leaves its output by these."""
     return tuple(_end(one, position, column) for column, one in enumerate(leave))
 

@@ -28,11 +28,11 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
     Batch = runtime.Batch[Groups, Rows]
 
     # tp2/ordinary.py
-    def start_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor: ...
+    def start_to_attention(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor: ...
 
     attention_leave = Left(owes=True)
 
-    def attention_to_mlp(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
+    def attention_to_mlp(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
         groups, stream = batch.groups, batch.stream
         if stream.due is not at.here or hidden is not stream.handle or shows:
             return at.detour(hidden, batch, **shows)

@@ -133,7 +133,7 @@ class ResidualStream:
     phase: StreamState
     form: Form
     handle: Tensor | OwedOutput | None
-    value: Tensor | None
+    value: Any  # a tensor, or what its producer hands on in place of one; None where nothing is
     params: tuple[Any, ...]
     access: Access | None
     deferred: object

@@ -14,6 +14,8 @@ from tests.emit.compiled import FIXTURES, MOE, ROOT, WIDE, compiled, function
 GENERATED = ROOT / "generated"
 SOURCES = [MOE, WIDE]
 
+DUE = "stream.due is not at.here"
+
 
 def variants(source: Path) -> Iterator[tuple[str, str]]:
     """The modules of batch variants of a compiled stack."""
@@ -46,7 +48,7 @@ def test_a_placed_sum() -> None:
     assert (
         function(text, "attention_to_experts")
         == '''\
-def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) -> Tensor:
+def attention_to_experts(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
     """From attention to experts: sum over attn_tp and gather over attn_dp at once, add, norm.
 
     in   rows attn_dp, owes attn_tp    residual rows all
@@ -56,7 +58,10 @@ def attention_to_experts(hidden: Tensor | OwedOutput, batch: Batch, norm: Norm) 
                       rows of attn_dp, each rank adding to its own place
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
-    hidden = stream.take(hidden)
+    if stream.due is not at.here or hidden is not stream.handle or shows:
+        return at.detour(hidden, batch, **shows)
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    (norm,) = at.read
     hidden = place_rows(hidden, rows.attn_dp)
     hidden = groups.tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
@@ -87,8 +92,7 @@ def test_a_sum_that_crosses_the_hand_off() -> None:
     text = compiled(MOE).output.files["tp4_dp2/ordinary.py"]
 
     assert "EXPERTS_EXIT = ExitDecision(\n    fuse_mlp_allreduce=True," in text
-    leave = function(text, "experts_leave")
-    assert "return batch.stream.owe(hidden, access=OWES_TP_ON_ALL)" in leave
+    assert "\nexperts_leave = Left(owes=True, access=OWES_TP_ON_ALL)\n" in text
 
 
 def test_variable_sizes_only_where_the_batch_needs_them() -> None:
@@ -102,14 +106,14 @@ def test_variable_sizes_only_where_the_batch_needs_them() -> None:
 
 
 def test_operations_from_outside_are_called_by_convention() -> None:
-    """Update parameters travel with the contribution; read parameters are arguments."""
+    """Update parameters travel with the contribution; read parameters are the boundary's."""
     text = compiled(WIDE).output.files["tp1/ordinary.py"]
 
     assert "from tests.emit.operations import gated_add, plain_add, scaled_read" in text
     leave = function(text, "mlp_leave")
     assert "return batch.stream.pend(hidden, (gate,), access=COMPLETE_ON_ALL)" in leave
     read = function(text, "attention_to_mlp")
-    assert "batch: Batch, scale: Any, shift: Any" in read
+    assert "    scale, shift = at.read\n" in read
     assert "return scaled_read(stream.residual, scale, shift)" in read
     after = function(text, "mlp_to_attention")
     assert "stream.residual = gated_add(hidden, stream.residual, *stream.params)" in after
@@ -122,19 +126,24 @@ def test_an_update_at_the_producer_leaves_a_written_stream() -> None:
     leave = function(text, "experts_leave")
     assert "stream.residual = gated_add(hidden, stream.residual, gate)" in leave
     assert "return stream.keep(stream.residual, access=WRITTEN_ON_ALL)" in leave
-    assert "    stream.take(hidden)\n" in function(text, "experts_to_tail")
+    taken = "    stream.value, stream.handle, stream.due = None, None, at.inside\n"
+    assert taken in function(text, "experts_to_tail")
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_functions_are_straight_lines(source: Path) -> None:
-    """No branch, no loop, no lookup by name or type; only a join tests its rank, once."""
+    """No branch, no loop, no lookup by name or type.
+
+    Only a join tests its rank, once, and what a model calls whether the stream is there.
+    """
     for name, text in variants(source):
         for node in ast.walk(ast.parse(text)):
             place = f"{name}:{getattr(node, 'lineno', 0)}"
             assert not isinstance(node, (ast.For, ast.While, ast.Try, ast.IfExp)), place
             if isinstance(node, ast.If):
-                assert ast.unparse(node.test).endswith(".rank == 0"), place
-            if isinstance(node, ast.Subscript):
+                test = ast.unparse(node.test)
+                assert test.endswith(".rank == 0") or test.startswith(DUE), place
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) != "At":
                 assert not isinstance(node.ctx, ast.Load) or place.startswith("annotation"), place
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in {"getattr", "isinstance", "hasattr", "dict"}, place

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .layout import Batch
 
 
-def start_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
+def start_to_attention(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
     """From start to attention: enter, norm.
 
     in   rows attn_dp                    no residual
@@ -39,7 +39,9 @@ def start_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) 
 attention_leave = Left(owes=True, access=OWES_ATTN_TP)
 
 
-def attention_to_mlp_or_experts(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
+def attention_to_mlp_or_experts(
+    at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any
+) -> Tensor:
     """From attention to mlp or experts: sum over attn_tp, add, norm, gather over attn_dp.
 
     in   rows attn_dp, owes attn_tp      residual rows attn_dp
@@ -68,7 +70,9 @@ def keep_partial(hidden: Tensor, batch: Batch) -> Tensor:
 mlp_or_experts_leave = Left(owes=True, access=OWES_TP)
 
 
-def mlp_or_experts_to_attention(at: At[Tensor], hidden: Any, batch: Batch, **shows: Any) -> Tensor:
+def mlp_or_experts_to_attention(
+    at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any
+) -> Tensor:
     """From mlp or experts to attention: sum over tp, slice over attn_dp, add, norm.
 
     in   rows all, owes attn_dp attn_tp  residual rows attn_dp
@@ -105,7 +109,7 @@ def mlp_or_experts_leave_rsv(hidden: Tensor, batch: Batch) -> OwedOutput:
 
 
 def mlp_or_experts_to_attention_rs(
-    at: At[Tensor], hidden: Any, batch: Batch, **shows: Any
+    at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any
 ) -> Tensor:
     """From mlp or experts to attention: sum over attn_tp, add, norm.
 
