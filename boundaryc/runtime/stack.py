@@ -28,7 +28,8 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
     Batch = runtime.Batch[Groups, Rows]
 
     # tp2/ordinary.py
-    def start_to_attention(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor: ...
+    def start_to_attention(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
+        ...
 
     attention_leave = Left(owes=True)
 

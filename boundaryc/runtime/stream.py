@@ -277,7 +277,7 @@ class ResidualStream:
 
     def check(self, hidden: Tensor | OwedOutput) -> Tensor:
         """The value behind ``hidden``, which stays where it is. Refuses what `take` refuses."""
-        value = self.value
+        value: Tensor | None = self.value
         if value is None or hidden is not self.handle:
             raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
         return value
