@@ -180,7 +180,7 @@ def _refusing(*others: str) -> tuple[str, ...]:
     """Refuses shapes that torch would broadcast."""
     differs = [f"{other}.shape != shape" for other in others] + ["weight.numel() != shape[-1]"]
     given = ", ".join(("x", "weight", *others))
-    refusal = (f"if {' or '.join(differs)}:", f"    runtime.refuse_rows({given})")
+    refusal = (f"if {' or '.join(differs)}:", f"    runtime.reject_shapes({given})")
     return ("shape = x.shape", *refusal)
 
 

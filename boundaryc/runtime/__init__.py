@@ -96,7 +96,7 @@ from boundaryc.runtime.rowwise import (
     add_rms_norm,
     join,
     layer_norm,
-    refuse_rows,
+    reject_shapes,
     rms_norm,
 )
 from boundaryc.runtime.shards import ContextParallel, Split
@@ -224,6 +224,6 @@ __all__ = [
     "quantize_fp8",
     "quantize_int8",
     "quantized_all_reduce",
-    "refuse_rows",
+    "reject_shapes",
     "rms_norm",
 ]

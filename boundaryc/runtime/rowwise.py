@@ -57,7 +57,7 @@ def join(partial: Tensor, residual: Tensor) -> Tensor:
     return add(residual, partial)
 
 
-def refuse_rows(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> NoReturn:
+def reject_shapes(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> NoReturn:
     """ValueError for shapes that torch would broadcast."""
     if residual is not None and x.shape != residual.shape:
         raise ValueError(f"a contribution of {list(x.shape)} meets {list(residual.shape)} residual")
@@ -66,7 +66,7 @@ def refuse_rows(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> No
 
 def _total(x: Tensor, residual: Tensor, scale: float | None) -> Tensor:
     if x.shape != residual.shape:
-        refuse_rows(x, x, residual)
+        reject_shapes(x, x, residual)
     accumulate = torch.promote_types(torch.promote_types(x.dtype, residual.dtype), torch.float32)
     wide = x.to(accumulate)
     if scale is not None:
@@ -112,7 +112,7 @@ def _centred(x: Tensor, weight: Tensor, eps: float, offset: float, bias: Tensor 
 
 def _normalize(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     if weight.shape != x.shape[-1:]:
-        refuse_rows(x, weight)
+        reject_shapes(x, weight)
     scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     factor = weight.to(x.dtype)  # first: 1 plus a small number is 1 in bfloat16
     return x * scale * (factor + offset if offset else factor)

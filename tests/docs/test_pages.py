@@ -60,7 +60,7 @@ def test_what_engines_call_is_there() -> None:
     for kind, name in called - {("stack", "yaml")}:
         assert any(hasattr(owner, name) for owner in owners[kind]), f"{kind}.{name}"
     assert len(called) > 10
-    assert asked < set(signature(runtime.AttentionBoundary.prepare).parameters)
+    assert asked < set(signature(runtime.AttentionBoundary.detour).parameters)
     assert len(asked) == 2
     others = {"Groups", "DeviceMesh"}  # of a generated package, and of torch
     assert {name.removesuffix("()") for name in classes} - others <= set(runtime.__all__)
