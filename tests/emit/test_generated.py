@@ -166,13 +166,13 @@ def test_every_function_is_used(source: Path) -> None:
 
 
 def test_no_module_is_too_long_to_read() -> None:
-    """Of the examples: what would be longer is divided by stage."""
+    """Of the examples: what would be longer is divided by stage, or by kernel."""
     modules = list(GENERATED.rglob("*.py"))
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in modules}
     long = [path for path, length in lengths.items() if length > LONGEST]
 
     assert len(modules) > 300
-    assert [path.name for path in long] == ["hyper_kernels.py"]  # one launch has all of them
+    assert long == []
     assert any(path.name == "ordinary_access_to_experts.py" for path in modules)
 
 
