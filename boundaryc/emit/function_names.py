@@ -69,9 +69,7 @@ def _tell_ways_apart(plan: StackPlan, topology: TopologyPlan, known: VariantFunc
         if rivals:
             every = {use.edge for one in (named, *rivals) for use in one.uses}
             several = len({way.target for way in named.crossings}) > 1
-            named.when = when(
-                plan, topology, known.variant, named.uses, every, leaves=several
-            )
+            named.when = when(plan, topology, known.variant, named.uses, every, leaves=several)
 
 
 def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:

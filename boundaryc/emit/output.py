@@ -21,8 +21,9 @@ from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
+from boundaryc.emit.table_parts import table_files
 from boundaryc.emit.tables import TopologyTables, topology_tables
-from boundaryc.emit.topology_views import layout_view, topology_view
+from boundaryc.emit.topology_views import layout_view
 from boundaryc.emit.variant_views import variant_doc, variant_parts
 from boundaryc.emit.views import Lines, ModuleView
 from boundaryc.plan.alike import alike
@@ -144,10 +145,11 @@ def _topology(
     shared: Mapping[str, str],
 ) -> dict[str, str]:
     """The modules of one topology, which run with those that all topologies share."""
-    view = topology_view(plan, functions, tables, "")
+    view, boundaries = table_files(plan, functions, tables)
     modules = {
         "__init__.py": render("topology.py.jinja", view),
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
+        **boundaries,
     }
     for one in modules_of:
         beside = one.part in one.known.parts_beside
