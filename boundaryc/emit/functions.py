@@ -186,7 +186,10 @@ def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None
 
 def _record_between(known: VariantFunctions, use: Use, found: Between, how: str) -> None:
     for function in found.functions():
-        known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
+        named = known.beside.setdefault(function.key, Named(function, how=how))
+        named.uses.append(use)
+        if function.crossing and function.crossing not in named.crossings:
+            named.crossings.append(function.crossing)
     resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
     resume.uses.append(use)
     travels = found.resume.transfer

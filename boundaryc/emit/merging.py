@@ -17,7 +17,7 @@ def branch_input(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
     """The function that takes the input of one stage to the first stage of its branch."""
     edge = boundary.edge
     base, origin = f"{edge.producer}_to_{edge.consumer}", f"From the input of {edge.producer}"
-    way = Way(base, origin, boundary.start, steps(boundary)[1], boundary.goal, ())
+    way = Way(boundary.start, steps(boundary)[1], boundary.goal, (), base=base, origin=origin)
     return crossed(way, edge.consumer, scope, calls)
 
 

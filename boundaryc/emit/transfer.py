@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from boundaryc.emit.between import AccessDraft, as_word, folding, left_behind, state_name
 from boundaryc.emit.calls import Calls, Names
+from boundaryc.emit.crossings import Crossing
 from boundaryc.emit.doc_text import collectives, contract, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
@@ -86,12 +87,11 @@ def transferred(
     arrived = received = None
     if plan.received is not None and plan.finished != ways.handed_off:
         way = Way(
-            f"{edge.producer}_received_to_{edge.consumer}",
-            f"From {edge.producer}, finished by other ranks,",
             plan.finished,
             replayed(plan.received, plan.finished, ways.facts),
             ways.goal,
             ("hidden = stream.take(hidden)",),
+            crossing=Crossing(edge.producer, "received", edge.consumer, calls.shown),
         )
         received = crossed(way, edge.consumer, scope, calls)
         arrived = left_behind(_as_received(ways, plan), scope, calls)
@@ -102,7 +102,7 @@ def transferred(
         parts=parts,
         owes=bool(parts and ways.handed_off.owes),
         written=plan.written,
-        finish=None if parts else _finish(ways, plan, plan.finish, ways.handed_off, scope, calls),
+        finish=None if parts else _as_completed(ways, plan, left, scope, calls),
         finish_completed=None
         if plan.finish_completed is None
         else _finish(ways, plan, plan.finish_completed, ways.done, scope, calls),
@@ -135,6 +135,14 @@ def _as_received(ways: Access, plan: Transfer) -> Access:
     state = plan.finished
     ways = replace(ways, handed_off=state, done=state, complete=(), spread=())
     return replace(ways, fold=plan.fold, fold_completed=None, completed=None)
+
+
+def _as_completed(
+    ways: Access, plan: Transfer, left: AccessDraft, scope: Scope, calls: Calls
+) -> Draft | None:
+    """What finishes an output as it was left: what completes it, where that is all."""
+    found, known = _finish(ways, plan, plan.finish, ways.handed_off, scope, calls), left.complete
+    return known if found and known and found.body == known.body else found
 
 
 def _finish(
