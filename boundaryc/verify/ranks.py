@@ -118,7 +118,8 @@ class RankProgram:
         for capture in stack.captures:
             # More than one is taken where layers without stages stand between those that it names.
             taken = edge.target.captures.count(capture.name)
-            held = self.scene.held(self.rank, demands.rows if capture.rows == "producer" else inputs)
+            rows = demands.rows if capture.rows == "producer" else inputs
+            held = self.scene.held(self.rank, rows)
             for value in self.batch.captured(capture.name)[-taken:] if taken else ():
                 self._compare(f"{place}: {capture.name}", value, held, expected)
                 self._captured.append((capture.name, value, value.clone()))
