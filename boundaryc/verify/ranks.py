@@ -338,7 +338,7 @@ class RankProgram:
 
     def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
         """The sum of a stage's output, where compute has to do it."""
-        return ended(exit_, y, terms)
+        return ended(exit_, self.batch, y, terms)
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""
