@@ -69,6 +69,14 @@ def test_slices_of_inputs_arrive_as_they_were_taken(payload: str) -> None:
     assert _failures(prover(_stack(payload)), [*scattered, *OTHERS]) == []
 
 
+def test_the_end_without_a_norm_shows_all_that_arrived() -> None:
+    """Also where the last output is folded before it is taken."""
+    subject = prover(_stack("partial") + "terminal: {norm: false}\n")
+    cell = Cell("tp2", "ordinary", "ar", "unpadded", (5,), cuts=APART)
+    found = [subject.run(cell, deeds=deeds).failure for deeds in range(4)]
+    assert found == [None] * 4
+
+
 def test_slices_that_are_sent_as_they_are_would_be_mixed() -> None:
     """What makes a complete payload whole, left out on both sides of each cut."""
 
