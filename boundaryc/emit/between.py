@@ -177,7 +177,7 @@ def left_behind(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
         base = f"spread_to_{_label(scope.mesh, state.rows)}"
         title = f"An extra contribution, {rows(scope.mesh, ways.stack_rows)}, on the output's rows"
         base += "_by_token" * state.by_token
-        spread = _moved(ways, ways.spread, ways.stack_rows, scope, base, title)
+        spread = moved(ways, ways.spread, ways.stack_rows, scope, base, title)
     return AccessDraft(
         base=state_name(scope.mesh, state),
         update=_words(calls),
@@ -266,7 +266,7 @@ def as_word(step: str) -> str:
     return re.sub(r"\W+", "_", step.replace(" over ", " ").replace("-", "minus "))
 
 
-def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
+def moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
     """A tensor moved from the rows ``before`` to others."""
     wanted = "it is wanted"
     calls = Calls("", "", "", None, RAW, {})
@@ -336,7 +336,7 @@ def _shown(
     title = f"The residual that was read, {rows(mesh, goal.residual)}, on {lying(mesh, after)}"
     base += "_by_token" * by_token
     gathers = any(isinstance(op, ops.AllGather) for op in path)
-    move = _moved(ways, path, goal.residual, scope, base, title)
+    move = moved(ways, path, goal.residual, scope, base, title)
     return Shown(move, owned=kept and not gathers, allocates=gathers)
 
 

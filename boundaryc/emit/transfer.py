@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from boundaryc.emit.between import AccessDraft, as_word, folding, left_behind, state_name
+from boundaryc.emit.between import (
+    AccessDraft,
+    as_word,
+    folding,
+    left_behind,
+    moved,
+    state_name,
+)
 from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.crossings import Crossing
-from boundaryc.emit.doc_text import collectives, contract, summary
+from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import replayed
 from boundaryc.graph.build import Edge
-from boundaryc.plan.access import Access, Ops
+from boundaryc.plan.access import Access, Ops, move
 from boundaryc.plan.state import Phase, State
 from boundaryc.plan.transfer import Transfer, bound, transfer
 from boundaryc.plan.transitions import Goal
@@ -31,8 +38,9 @@ class TransferDraft:
     ``parts`` are the tensors of such an output, a name and the atoms that cut its rows, the value
     first; none where it may not travel. ``left`` and ``arrived`` are what can be done with an
     output that travelled so and with one that was finished. ``rows`` are those of the stack,
-    ``inputs`` those of token mixers' inputs, where captures on them travel. ``streams`` and
-    ``state`` are what the residual has, and what goes with it.
+    ``inputs`` those on which captures of token mixers' inputs travel, where any do, and
+    ``inputs_sent`` and ``inputs_received`` bring these to the stack's rows and back where a
+    transport may slice. ``streams`` and ``state`` are what the residual has, and what goes with it.
     """
 
     rows: int
@@ -45,6 +53,8 @@ class TransferDraft:
     left: AccessDraft | None
     arrived: AccessDraft | None
     inputs: int | None = None
+    inputs_sent: Draft | None = None
+    inputs_received: Draft | None = None
     streams: int = 1
     state: tuple[tuple[str, int], ...] = ()
 
@@ -54,6 +64,8 @@ class TransferDraft:
             "finish": self.finish,
             "finish_completed": self.finish_completed,
             "received": self.received,
+            "inputs_sent": self.inputs_sent,
+            "inputs_received": self.inputs_received,
         }
         return {field: draft for field, draft in named.items() if draft is not None}
 
@@ -112,6 +124,31 @@ def transferred(
         streams=calls.streams,
         state=state,
     )
+
+
+def with_inputs(
+    draft: TransferDraft, inputs: int, ways: Access, scope: Scope, payload: str
+) -> TransferDraft:
+    """``draft`` with captures on the rows ``inputs``; a complete payload is on the stack's rows.
+
+    What a transport slices over the ranks that hold equal rows must not be cut over them already.
+    """
+    stack = ways.stack_rows
+    if payload == "partial" or inputs == stack:
+        return replace(draft, inputs=inputs)
+    sent, received = (
+        _capture_moved(ways, before, after, scope)
+        for before, after in ((inputs, stack), (stack, inputs))
+    )
+    return replace(draft, inputs=stack, inputs_sent=sent, inputs_received=received)
+
+
+def _capture_moved(ways: Access, before: int, after: int, scope: Scope) -> Draft:
+    mesh = scope.mesh
+    names = (mesh.label(mask) if mask else "all" for mask in (before, after))
+    title = f"A capture that travels, {rows(mesh, before)}, on {lying(mesh, after)}"
+    path = move(before, after, ways.facts)
+    return moved(ways, path, before, scope, "captured_from_{}_to_{}".format(*names), title)
 
 
 def _parts(
