@@ -133,10 +133,22 @@ def _branch_stages(
         words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
         words += ["sparse: true"] if kind == "sparse" else []
         words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+        if not index and names[1:] and draw(st.integers(0, 2)) == 1:
+            words.append(_own_update(draw, operations))
         whole = f"{{{', '.join(words)}}}"
         stage = whole if ends and not rarely(draw) else _stage(draw, kind, operations, width)
         lines.append(f"  {name}: {stage}")
     return lines
+
+
+def _own_update(draw: Draw, operations: dict[str, str]) -> str:
+    """An update from outside, declared; it may write over what the stage beside it still reads."""
+    name = draw(
+        st.sampled_from([name for name, known in OPERATIONS.items() if known[0] == "update"])
+    )
+    if name not in operations:
+        operations[name] = _operation(draw, name)
+    return f"update: {name}"
 
 
 def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
