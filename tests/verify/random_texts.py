@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_branches import fitting
 from tests.verify.random_ends import UNNORMED, fused
 from tests.verify.random_meshes import rarely, topologies, variants
 from tests.verify.random_residuals import Residual, residuals, unread
@@ -82,10 +83,12 @@ def cases(draw: Draw) -> Case:
     if draw(st.integers(0, 4)) != 2 or residual:
         beside = []
     stages += _branch_stages(draw, beside, operations, width)
+    fork = draw(st.sampled_from(used))
     every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
     meshes, able = topologies(draw, every)
     if beside and not rarely(draw):
         able = {"ordinary"}
+        stages, operations = fitting(stages, fork, beside[-1], operations)
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
     if residual:
         residual.declare(operations)
@@ -105,7 +108,7 @@ def cases(draw: Draw) -> Case:
         *meshes,
         f"variants: [{', '.join(variants(draw, able))}]",
         *_operations(operations),
-        *_branch(draw, used, beside),
+        *_branch(draw, fork, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
         *(pipeline := _pipeline(draw, len(layers))),
@@ -151,11 +154,11 @@ def _own_update(draw: Draw, operations: dict[str, str]) -> str:
     return f"update: {name}"
 
 
-def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
-    """A branch of the stages `beside`, next to one that some layer has."""
+def _branch(draw: Draw, fork: str, beside: list[str]) -> list[str]:
+    """A branch of the stages `beside`, next to the stage `fork`."""
     if not beside:
         return []
-    words = [f"beside: {draw(st.sampled_from(used))}", f"stages: [{', '.join(beside)}]"]
+    words = [f"beside: {fork}", f"stages: [{', '.join(beside)}]"]
     words += [f"merges_sum: {draw(st.sampled_from(('allow', 'never')))}"]
     return [f"branch: {{{', '.join(words)}}}"]
 
