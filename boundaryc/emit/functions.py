@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from boundaryc.emit.around import calls_around
+from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
@@ -149,7 +150,8 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
-        return Drafts(branch_input(boundary, scope, calls_around(plan, boundary, "")))
+        calls, copied = calls_around(plan, boundary, ""), copies(plan, boundary.edge)
+        return Drafts(branch_input(boundary, scope, calls, copied=copied))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
     calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
