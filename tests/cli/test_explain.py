@@ -159,7 +159,7 @@ def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str
     assert "attention -> experts" in told(capsys, *more)
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_EXIT"))
     assert "stack.yaml:7  stages.experts" in told(capsys, f"{path}:{at}")
-    above = path.with_name("boundaries.py")
+    above = path.with_name("boundaries_after_experts.py")
     lines = above.read_text("utf-8").splitlines()
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_TO_ATTENTION"))
     assert document(capsys, f"{above}:{at}")["boundary"] == "experts -> attention"
