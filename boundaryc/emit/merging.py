@@ -22,7 +22,7 @@ def branch_input(boundary: Boundary, scope: Scope, calls: Calls, *, copied: bool
     base, origin = f"{edge.producer}_to_{edge.consumer}", f"From the input of {edge.producer}"
     origin += ", the residual copied," * copied
     opening = ("stream.residual = stream.residual.clone()",) * copied
-    way = Way(base, origin, boundary.start, steps(boundary)[1], boundary.goal, opening)
+    way = Way(boundary.start, steps(boundary)[1], boundary.goal, opening, base=base, origin=origin)
     return crossed(way, edge.consumer, scope, calls)
 
 

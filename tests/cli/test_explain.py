@@ -208,6 +208,7 @@ def test_what_there_is_not(stack: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("stack.yaml",), "which one? qwen3_moe has tp8, tp8_dp4"),
         (("stack.yaml", "--topology", "tp9"), "has no topology 'tp9'; it has tp8, tp8_dp4"),
         (("stack.yaml", "--topology", "{tp"), "is not a topology such as"),
+        (("stack.yaml", "--topology", "{tp: 0}"), "tp` must be at least 1, not 0 (BC104): write a"),
         (("stack.yaml:48", *tp8), "has layers 0 to 47"),
         (("stack.yaml:1.mlp", *tp8), "layer 1 of qwen3_moe has no 'mlp'; it has attention, exp"),
         (("stack.yaml", *tp8, "--policy", "x"), "unknown name 'x'; there is auto, ar"),
