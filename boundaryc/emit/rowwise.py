@@ -120,9 +120,7 @@ def _launching(called: Iterable[RowKernel], width: int) -> str:
     names = ["check_experts", "expert_inputs"] * any(one.finalize for one in called)
     names += ["check_rows"] * any(one != RowKernel(None, finalize=True) for one in called)
     names += ["check_input_scale"] * static
-    found = bracketed_import(
-        "boundaryc.runtime.launching", [*classes, *sorted(names), "operator"]
-    )
+    found = bracketed_import("boundaryc.runtime.launching", [*classes, *sorted(names), "operator"])
     return "\n".join(found).removeprefix("from boundaryc.runtime.launching import ")
 
 
