@@ -53,11 +53,11 @@ def warps(width: int, *, quantizes: bool = False) -> int:
 def warps_of_post_norm(width: int) -> int:
     """The warps of a program with a norm of the output alone, whose sum is nearly all it waits for.
 
-    >>> [warps_of_post_norm(width) for width in (64, 4096, 7168, 16384)]
-    [1, 8, 8, 16]
+    >>> [warps_of_post_norm(width) for width in (64, 2048, 4096, 7168, 16384)]
+    [1, 4, 8, 8, 16]
     """
     block = _block(width)
-    return max(1, min(8 if block <= 8192 else 16, block // 256))
+    return max(1, min(8 if block <= 8192 else 16, block // 512))
 
 
 def warps_of_two(width: int, *, quantizes: bool = False) -> int:
