@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from boundaryc.emit.beside import next_update
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.norms import norm_call
@@ -39,7 +40,7 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
-    following = plan.operations[target.update] if target else None
+    following = next_update(plan, target.name) if target else None
     kept = _leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion))
     calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
     if declared is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from boundaryc.emit.around import calls_around
+from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
@@ -15,8 +16,9 @@ from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.transfer import transferred
+from boundaryc.emit.transfer import transferred, with_inputs
 from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.language.model import Stack
 from boundaryc.plan import ops
 from boundaryc.plan.access import access
 from boundaryc.plan.overlap import handed_on
@@ -61,28 +63,33 @@ def _between(
     plan: StackPlan, variant: str, boundary: Boundary, scope: Scope, alike: dict[object, Between]
 ) -> Between:
     edge, calls = boundary.edge, calls_around(plan, boundary, "")
-    ways = access(boundary, regime(variant, scope.mesh).rows)
-    key = (edge, ways, calls.kept, calls.carried)
+    demands = regime(variant, scope.mesh)
+    ways = access(boundary, demands.rows)
+    inputs = demands.attention_in if _inputs_travel(plan.stack) else None
+    key = (edge, ways, calls.kept, calls.carried, inputs)
     if key not in alike:
         mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
         alike[key] = between(edge, ways, scope, calls, shows=mixes)
         left = alike[key].access
         if plan.stack.pipeline is not None and left is not None:
             travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
-            if any(one.travels and one.rows == "input" for one in plan.stack.captures):
-                inputs = regime(variant, scope.mesh).attention_in
-                travels = replace(travels, inputs=inputs)
+            if inputs is not None:
+                travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
             resume = replace(alike[key].resume, transfer=travels)
             alike[key] = replace(alike[key], resume=resume)
     found = alike[key]
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
-    rows = regime(variant, scope.mesh).rows
-    handed = _handed(plan, boundary, rows)
+    handed = _handed(plan, boundary, demands.rows)
     if handed is None:
         return found
-    return overlapped(found, handed, rows, scope, calls_around(plan, handed, ""))
+    return overlapped(found, handed, demands.rows, scope, calls_around(plan, handed, ""))
+
+
+def _inputs_travel(stack: Stack) -> bool:
+    """Whether a capture on the rows of inputs goes on at cuts."""
+    return any(one.travels and one.rows == "input" for one in stack.captures)
 
 
 def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
@@ -143,7 +150,8 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
-        return Drafts(branch_input(boundary, scope, calls_around(plan, boundary, "")))
+        calls, copied = calls_around(plan, boundary, ""), copies(plan, boundary.edge)
+        return Drafts(branch_input(boundary, scope, calls, copied=copied))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
     calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
@@ -186,7 +194,10 @@ def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None
 
 def _record_between(known: VariantFunctions, use: Use, found: Between, how: str) -> None:
     for function in found.functions():
-        known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
+        named = known.beside.setdefault(function.key, Named(function, how=how))
+        named.uses.append(use)
+        if function.crossing and function.crossing not in named.crossings:
+            named.crossings.append(function.crossing)
     resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
     resume.uses.append(use)
     travels = found.resume.transfer
