@@ -138,8 +138,9 @@ FAULTS = (
         "stale-contribution",
         "What was taken stays behind: the same contribution can be taken twice.",
         STREAM,
-        "self.handle = None\n        self.value = None\n        self.state = StreamState.WRITTEN",
-        "self.state = StreamState.WRITTEN",
+        "        self.handle = None\n        self.value = None\n        self.phase, self.due = "
+        "StreamState.WRITTEN, None\n        return value",
+        "        self.phase, self.due = StreamState.WRITTEN, None\n        return value",
         "units",
         "refusals",
     ),
@@ -189,16 +190,16 @@ FAULTS = (
         "exit-finishes-a-failure",
         "The output of a failed computation can be finished.",
         EXITS,
-        "        self._phase = _Phase.CLOSED if kind is None else _Phase.FAILED",
-        "        self._phase = _Phase.CLOSED",
+        "        self._phase = _CLOSED if kind is None else _Phase.FAILED",
+        "        self._phase = _CLOSED",
         "units",
     ),
     _fault(
         "wrong-policy-flag",
         "A fused sum is announced as a scatter.",
         EXITS,
-        "        self.fuse_mlp_allreduce = decision.fuse_mlp_allreduce",
-        "        self.fuse_mlp_allreduce = decision.mlp_reduce_scatter",
+        "    found.fuse_mlp_allreduce = decision.fuse_mlp_allreduce",
+        "    found.fuse_mlp_allreduce = decision.mlp_reduce_scatter",
         "units",
     ),
     _fault(
@@ -229,10 +230,14 @@ FAULTS = (
     _fault(
         "norm-of-the-old-residual",
         "The fused norm reads the residual without the contribution.",
-        ROWWISE,
-        "return _normalize(total, weight, eps, offset).to(x.dtype), written",
-        "return _normalize(residual.to(total.dtype), weight, eps, offset).to(x.dtype), written",
+        "boundaryc/emit/norms.py",
+        "                *self._root_mean_square(),\n"
+        '                "return normed.to(x.dtype), wide.to(residual.dtype)",',
+        '                "total, wide = wide, residual.to(wide.dtype)",\n'
+        "                *self._root_mean_square(),\n"
+        '                "return normed.to(x.dtype), total.to(residual.dtype)",',
         "values",
+        area="emitter",
     ),
     _fault(
         "norm-in-half",
