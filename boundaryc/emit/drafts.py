@@ -182,8 +182,8 @@ def _taken(phase: Phase, *, enters: bool) -> tuple[str, ...]:
     if enters:
         return detour
     if phase is Phase.STREAM:
-        return (*detour, "stream.value, stream.handle, stream.due = None, None, at.inside")
-    taken = "hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside"
+        return (*detour, "stream.value, stream.handle, stream.due = None, None, at")
+    taken = "hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at"
     return (*detour, taken)
 
 

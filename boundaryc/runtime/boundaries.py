@@ -31,16 +31,16 @@ from boundaryc.runtime.exits import (
 )
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
-from boundaryc.runtime.places import ANY, Place, Position, before, inside
-from boundaryc.runtime.stream import Access, Form, Left, StreamState
+from boundaryc.runtime.places import ANY, Place, Position, before
+from boundaryc.runtime.stream import Form, Left, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
 
-Ends = tuple[tuple[bool, Access | None, Place] | None, ...]
-"""By column how a stage leaves its output, and where the stream is then.
+Onward = tuple[Place | None, ...]
+"""By column where the stream is behind a stage that only leaves its output, by a `Left`.
 
-Whether the output owes its sum, and what may be done with it. None where leaving it is a call.
+None where leaving it is a call.
 """
 
 
@@ -60,8 +60,8 @@ class _Boundary(Generic[LeavesT]):
     """
 
     __slots__ = (
-        *("_ends", "_entrance", "_leave", "_position", "_prepare", "_resume", "_update"),
-        *("here", "inside", "prepare", "read"),
+        *("_entrance", "_leave", "_onward", "_prepare", "_resume", "_update"),
+        *("here", "position", "prepare", "read"),
         "_merge",  # of a stage beside a branch: of two bases one may have slots of its own
     )
 
@@ -85,10 +85,10 @@ class _Boundary(Generic[LeavesT]):
         self._resume = resume
         self.read = read
         self._update = update
-        self._position = position
+        self.position = position
         index = ANY if position is None else position.index
-        self.here, self.inside = before(index, 0), inside(index)
-        self._ends: Ends = _ends(leave, position)
+        self.here = before(index, 0)
+        self._onward: Onward = _onward(leave, position)
         self._ready()
 
     def _ready(self) -> None:
@@ -97,9 +97,7 @@ class _Boundary(Generic[LeavesT]):
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""
-        return self._with(
-            read=read, update=update, position=self._position, entrance=self._entrance
-        )
+        return self._with(read=read, update=update, position=self.position, entrance=self._entrance)
 
     def placed(self, position: Position, entrance: Entrance | None = None) -> Self:
         """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it."""
@@ -153,7 +151,7 @@ class _Boundary(Generic[LeavesT]):
         if stream.due is self.here:  # nothing is wrong but, maybe, the output
             stream.due = None
             stream.check(hidden)
-        stream.reach(self._position)
+        stream.reach(self.position)
         stream.expect(hidden)
 
     def _planned(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *read: Any) -> Any:
@@ -197,7 +195,7 @@ class _MixerInput(_Boundary[LeavesT]):
             refuse(batch, captured_last_layer_outputs)
             ways = self._planned, self._resume, self.read
             prepared = with_addition(hidden, batch, post_residual_addition, ways, capture_output)
-        batch.stream.entered(self.inside)
+        batch.stream.entered(self)
         return prepared
 
     def capture_output(
@@ -243,12 +241,13 @@ class AttentionBoundary(_MixerInput[Leaves]):
         [width], or rows like those of ``hidden``. Each enters the sum once. TypeError for a missing
         or an unknown one.
         """
-        stream, end = batch.stream, self._ends[batch.plan]
-        if stream.due is not self.inside or end is None or type(hidden) is not Tensor or terms:
+        stream, onward = batch.stream, self._onward[batch.plan]
+        if stream.due is not self or onward is None or type(hidden) is not Tensor or terms:
             return self._finish(hidden, batch, terms)
-        owes, stream.access, stream.due = end
-        stream.handle = output = OwedOutput() if owes else hidden
-        stream.value, stream.behind = hidden, self._position
+        leave: Any = self._leave[batch.plan]
+        output = OwedOutput() if leave.owes else hidden
+        stream.handle, stream.value, stream.access = output, hidden, leave.access
+        stream.behind, stream.due = self, onward
         return output
 
     def _finish(
@@ -256,11 +255,11 @@ class AttentionBoundary(_MixerInput[Leaves]):
     ) -> Tensor | OwedOutput:
         """As `finish`, after all checks."""
         stream = batch.stream
-        stream.reach(self._position)
+        stream.reach(self.position)
         check_output(hidden)
         stream.bare = bare(hidden, terms, kept=batch.checks)
         output: Tensor | OwedOutput = self._leave[batch.plan](hidden, batch, *self._update, **terms)
-        stream.passed(self._position, batch.plan)
+        stream.passed(self.position, batch.plan)
         return output
 
     def exit(self, batch: Batch[Any, Any]) -> NoReturn:
@@ -323,18 +322,18 @@ class FfnBoundary(_Boundary[Exits]):
         if batch.exit is not None:
             raise BoundaryError("an exit is open: finish it, it decides on this stage's sum")
         stream = batch.stream
-        stream.reach(self._position)
+        stream.reach(self.position)
         stream.bare = None
         output: Tensor = self._postprocess[batch.plan](hidden, batch, *self._update, **terms)  # type: ignore[assignment]
         stream.form = Form.HANDED
-        stream.passed(self._position, batch.plan)
+        stream.passed(self.position, batch.plan)
         return output
 
     def detour(self, hidden: Tensor | OwedOutput, batch: Batch[Any, Any]) -> Any:
         """As ``prepare``, from whatever form the stream is in."""
         self._arrived(hidden, batch)
         prepared = self._cross(hidden, batch)
-        batch.stream.entered(self.inside)
+        batch.stream.entered(self)
         return prepared
 
     _exit: ClassVar[type[Exit]] = FfnExit
@@ -345,22 +344,19 @@ class FfnBoundary(_Boundary[Exits]):
         _refuse_finish()
 
 
-def _ends(leave: Iterable[Leave | ExitDecision], position: Position | None) -> Ends:
-    """How a stage at ``position`` leaves its output by these."""
-    return tuple(_end(one, position, column) for column, one in enumerate(leave))
+def _onward(leave: Iterable[Leave | ExitDecision], position: Position | None) -> Onward:
+    """Where the stream is behind a stage at ``position`` that ends with one of these."""
+    if position is None:
+        return tuple(None for _ in leave)
+    ends = zip(leave, position.onward, strict=True)
+    return tuple(onward if _only_leaves(one) else None for one, onward in ends)
 
 
-def _end(
-    leave: Leave | ExitDecision, position: Position | None, column: int
-) -> tuple[bool, Access | None, Place] | None:
+def _only_leaves(leave: Leave | ExitDecision) -> bool:
     if isinstance(leave, ExitDecision):
-        if leave.before_sum is not None:
-            return None  # compute may not have added all terms
-        leave = leave.leave
-    onward = None if position is None else position.onward[column]
-    if onward is None or type(leave) is not Left:
-        return None
-    return leave.owes, leave.access, onward
+        # Of declared terms compute may not have added all.
+        return leave.before_sum is None and type(leave.leave) is Left
+    return type(leave) is Left
 
 
 def _tensor(hidden: Tensor | OwedOutput) -> Tensor:

@@ -55,11 +55,11 @@ class _Prepared(_Boundary[LeavesT]):
         compute on it. BoundaryError where ``source`` was not prepared just before.
         """
         stream = batch.stream
-        stream.reach(source._position)
-        stream.passed(source._position, batch.plan)
-        stream.reach(self._position)
+        stream.reach(source.position)
+        stream.passed(source.position, batch.plan)
+        stream.reach(self.position)
         taken: Tensor = self._prepare[batch.plan](hidden, batch)
-        stream.entered(self.inside)
+        stream.entered(self)
         return taken
 
 

@@ -28,12 +28,11 @@ class At(Protocol[InputT]):
 
     A model calls that function itself. Where the stream is ``due`` at ``here`` with the output that
     was handed out, and nothing is to be shown, nothing else has to be looked at: it takes the
-    output out of the stream, which is then ``inside`` the stage. In all other cases it leaves
-    everything to ``detour``. ``read`` are the parameters of the stage's read.
+    output out of the stream, which is then due at this boundary itself: to be left. In all other
+    cases it leaves everything to ``detour``. ``read`` are the parameters of the stage's read.
     """
 
     here: Place
-    inside: Place
     read: tuple[Any, ...]
 
     def detour(self, hidden: Any, batch: Any, /, **shows: Any) -> InputT:

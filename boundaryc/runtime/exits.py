@@ -235,25 +235,26 @@ class Exit:
         tensor.
         """
         batch, boundary = self._batch, self._boundary
-        stream, end = batch.stream, boundary._ends[batch.plan]
+        stream, onward = batch.stream, boundary._onward[batch.plan]
         if (
-            stream.due is not boundary.inside
-            or end is None
+            stream.due is not boundary
+            or onward is None
             or self._phase is not _CLOSED
             or stream is not self._stream
             or type(hidden) is not Tensor
         ):
             return self._finish(hidden)
         self._phase = _FINISHED
-        owes, stream.access, stream.due = end
-        stream.handle = output = OwedOutput() if owes else hidden
-        stream.value, stream.behind = hidden, boundary._position
+        leave: Any = self._decision.leave
+        output = OwedOutput() if leave.owes else hidden
+        stream.handle, stream.value, stream.access = output, hidden, leave.access
+        stream.behind, stream.due = boundary, onward
         return output
 
     def _finish(self, hidden: Tensor) -> Tensor | OwedOutput:
         """As `finish`, after all checks."""
         self._computed(hidden)
-        stream, position = self._batch.stream, self._boundary._position
+        stream, position = self._batch.stream, self._boundary.position
         stream.reach(position)
         self._phase = _FINISHED
         stream.bare = self.bare

@@ -11,11 +11,9 @@ from functools import cache
 ANY = -1
 """The index of the next stage where it is not known, as after a model wrote the stream itself."""
 
-_INSIDE = -1
-
 
 class Place:
-    """Before a stage in batches of one plan, or inside it; see `before` and `inside`."""
+    """Before a stage, in batches of one plan; see `before`."""
 
     __slots__ = ("index", "plan")
 
@@ -32,11 +30,6 @@ class Place:
 def before(index: int, plan: int) -> Place:
     """The place before the stage ``index``, in batches of ``plan``."""
     return Place(index, plan)
-
-
-def inside(index: int) -> Place:
-    """The place inside the stage ``index``, whatever the plan is."""
-    return before(index, _INSIDE)
 
 
 class Position:
@@ -59,3 +52,8 @@ class Position:
         self.name = name
         self.extras = extras
         self.onward = (None,) * len(onward) if extras else onward
+
+    @property
+    def position(self) -> Position:
+        """Itself, as of a boundary that is there."""
+        return self

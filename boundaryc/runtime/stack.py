@@ -37,7 +37,7 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
         groups, stream = batch.groups, batch.stream
         if stream.due is not at.here or hidden is not stream.handle or shows:
             return at.detour(hidden, batch, **shows)
-        hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+        hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
         (norm,) = at.read
         hidden = groups.tp.all_reduce(hidden)
         hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)

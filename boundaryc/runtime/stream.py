@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -14,7 +14,7 @@ from torch.compiler import is_compiling
 from boundaryc.runtime.additive import Bare
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
-from boundaryc.runtime.places import ANY, Place, Position
+from boundaryc.runtime.places import ANY, Position
 
 _NOT_STARTED = "start the layer stack before entering a stage"
 _FOREIGN = (
@@ -91,14 +91,22 @@ class Left:
         return stream.pend(hidden, access=self.access)
 
 
+class Placed(Protocol):
+    """What is at one position of a stack: that position, or the boundary there."""
+
+    @property
+    def position(self) -> Any:
+        """That position."""
+
+
 class ResidualStream:
     """The residual and the producer's contribution, carried from one boundary to the next.
 
-    ``due`` is the place where the stream is, if what is called there has nothing else to see to:
-    the stage that is next takes the output of the one before it as that left it, or the stage that
-    took it may leave its own. None where more has to be looked at. ``behind`` is the stage that was
-    left last, None where that is not known. ``extras`` are the names of what is still to be added
-    to its output.
+    ``due`` is where the stream is, if what is called there has nothing else to see to: a place
+    where the stage that is next takes the output of the one before it as that left it, or the
+    boundary that took it and may leave its own. None where more has to be looked at. ``behind`` is
+    at the position of the stage that was left last, None where that is not known. ``extras`` are
+    the names of what is still to be added to its output.
     ``residual`` is set by whoever writes the stream and is unset before. ``kept`` is what a read
     keeps for the update of its stage, on the residual's rows. ``params`` are those of
     the producer's update, ``access`` is what can be done with its output in between. ``captured``
@@ -137,8 +145,8 @@ class ResidualStream:
     params: tuple[Any, ...]
     access: Access | None
     deferred: object
-    behind: Position | None
-    due: Place | None
+    behind: Placed | None
+    due: object
     extras: tuple[str, ...]
     rows: int | None
     captured: dict[str, list[Tensor]]
@@ -177,12 +185,12 @@ class ResidualStream:
     @property
     def at(self) -> int:
         """The index of the stage that comes next, `ANY` where that is not known."""
-        return ANY if self.behind is None else self.behind.index + 1
+        return ANY if self.behind is None else self.behind.position.index + 1
 
     @property
     def left(self) -> str:
         """The name of the stage that was left last, empty where there is none."""
-        return "" if self.behind is None else self.behind.name
+        return "" if self.behind is None else self.behind.position.name
 
     def goes_on(self, index: int) -> None:
         """Takes note that the stage ``index`` is the next, any one where that is `ANY`."""
@@ -220,13 +228,13 @@ class ResidualStream:
         if position is not None and pending and self.bare is None:
             self.due = position.onward[plan]
 
-    def entered(self, place: Place) -> None:
-        """Takes note that the stage around ``place`` has taken its input.
+    def entered(self, boundary: object) -> None:
+        """Takes note that the stage of ``boundary`` has taken its input.
 
         What a plain output is behind it is said here, and need not be said when it is left.
         """
         self.phase, self.form, self.bare = StreamState.PENDING, Form.PLANNED, None
-        self.due = place
+        self.due = boundary
 
     def rest(self) -> None:
         """Sees that the stream is between two stages: BoundaryError where it is not."""

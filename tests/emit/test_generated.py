@@ -60,7 +60,7 @@ def attention_to_experts(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: 
     groups, rows, stream = batch.groups, batch.rows, batch.stream
     if stream.due is not at.here or hidden is not stream.handle or shows:
         return at.detour(hidden, batch, **shows)
-    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     hidden = place_rows(hidden, rows.attn_dp)
     hidden = groups.tp.all_reduce(hidden)
@@ -126,7 +126,7 @@ def test_an_update_at_the_producer_leaves_a_written_stream() -> None:
     leave = function(text, "experts_leave")
     assert "stream.residual = gated_add(hidden, stream.residual, gate)" in leave
     assert "return stream.keep(stream.residual, access=WRITTEN_ON_ALL)" in leave
-    taken = "    stream.value, stream.handle, stream.due = None, None, at.inside\n"
+    taken = "    stream.value, stream.handle, stream.due = None, None, at\n"
     assert taken in function(text, "experts_to_tail")
 
 

@@ -57,7 +57,7 @@ def test_one_rank_of_the_group_adds() -> None:
     groups, stream = batch.groups, batch.stream
     if stream.due is not at.here or hidden is not stream.handle or shows:
         return at.detour(hidden, batch, **shows)
-    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     if groups.attn_tp.rank == 0:
         hidden = join(hidden, stream.residual)
@@ -93,7 +93,7 @@ def test_e97_a_slice_of_the_residual_is_added_to_its_rows_alone() -> None:
     found["place_rows"] = lambda x, members: members.place(x)
     exec(f"from __future__ import annotations\n{text}", found)
     residual, value = torch.full((2, 8), 3.0), torch.ones(4, 8)
-    at = SimpleNamespace(here="here", inside="in", read=(SimpleNamespace(weight=torch.ones(8)),))
+    at = SimpleNamespace(here="here", read=(SimpleNamespace(weight=torch.ones(8)),))
     stream = SimpleNamespace(due="here", handle=value, value=value, residual=residual)
     rows = SimpleNamespace(attn_tp=Members((2, 2), 0))
     groups = SimpleNamespace(attn_tp=Doubler(log))

@@ -51,7 +51,7 @@ def attention_to_mlp_or_experts(
     groups, rows, stream = batch.groups, batch.rows, batch.stream
     if stream.due is not at.here or hidden is not stream.handle or shows:
         return at.detour(hidden, batch, **shows)
-    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
@@ -82,7 +82,7 @@ def mlp_or_experts_to_attention(
     groups, rows, stream = batch.groups, batch.rows, batch.stream
     if stream.due is not at.here or hidden is not stream.handle or shows:
         return at.detour(hidden, batch, **shows)
-    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     hidden = groups.tp.all_reduce(hidden)
     hidden = rows.attn_dp.take(hidden)
@@ -120,7 +120,7 @@ def mlp_or_experts_to_attention_rs(
     groups, stream = batch.groups, batch.stream
     if stream.due is not at.here or hidden is not stream.handle or shows:
         return at.detour(hidden, batch, **shows)
-    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at.inside
+    hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     hidden = groups.attn_tp.all_reduce(hidden)
     hidden, stream.residual = add_rms_norm(hidden, stream.residual, norm.weight)
