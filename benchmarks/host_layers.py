@@ -97,14 +97,14 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     """What a person writes for the norm."""
     wide = x.float()
     wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + EPS)
-    return (wide * weight.float()).to(x.dtype)
+    return (wide * weight).to(x.dtype)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """What a person writes for the norm of a sum, and that sum."""
-    wide = x.float() + residual.float()
+    wide = x.float() + residual  # torch widens it
     normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + EPS)
-    return (normed * weight.float()).to(x.dtype), wide.to(residual.dtype)
+    return (normed * weight).to(x.dtype), wide.to(residual.dtype)
 
 
 def null_norm(x: Tensor, weight: Tensor) -> Tensor:
