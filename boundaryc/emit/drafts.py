@@ -109,14 +109,21 @@ class Drafts:
 
 
 def draft(
-    boundary: Boundary, scope: Scope, calls: Calls, *, scoped: bool, tail: bool = False
+    boundary: Boundary,
+    scope: Scope,
+    calls: Calls,
+    *,
+    scoped: bool,
+    tail: bool = False,
+    shows: bool = False,
 ) -> Drafts:
     """The functions of ``boundary``.
 
     ``scoped``: its producer obeys the decision of an exit; ``tail``: and adds a replicated part.
+    ``shows``: its consumer may be asked to show what it reads.
     """
     before, after = steps(boundary)
-    prepare = None if boundary.edge.merges else _prepare(boundary, scope, calls, after)
+    prepare = None if boundary.edge.merges else _prepare(boundary, scope, calls, after, shows)
     if boundary.edge.producer == ENTRY or boundary.edge.source.merges:
         return Drafts(prepare)
     if not scoped:
@@ -155,11 +162,13 @@ class Way:
     planned: bool = False
 
 
-def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
+def _prepare(
+    boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...], shows: bool
+) -> Draft:
     start, edge = handed_off(boundary), boundary.edge
     opening: tuple[str, ...] = ()
     if edge.consumer != FINAL:
-        opening = _taken(start.phase, enters=edge.producer == ENTRY)
+        opening = _taken(start.phase, enters=edge.producer == ENTRY, shows=shows)
     elif start.phase is Phase.CONTRIBUTION:
         opening = ("hidden = stream.take(hidden)",)
     elif start.phase is Phase.STREAM:
@@ -169,15 +178,21 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
     base, planned = f"{source}_to_{edge.consumer}", edge.consumer != FINAL
     origin = f"From {source}"
     way = Way(start, sequence, boundary.goal, opening, given, base, origin, planned=planned)
-    return crossed(way, edge.consumer, scope, calls)
+    found = crossed(way, edge.consumer, scope, calls)
+    return _showing(found) if planned and shows else found
 
 
-def _taken(phase: Phase, *, enters: bool) -> tuple[str, ...]:
+def _showing(found: Draft) -> Draft:
+    """The same with what a model may ask to be shown."""
+    return replace(found, params=(*found.params, "**shows: Any"), needs=found.needs | {"Any"})
+
+
+def _taken(phase: Phase, *, enters: bool, shows: bool) -> tuple[str, ...]:
     """Takes the output of the last stage, if nothing else has to be looked at: see `runtime.At`."""
     handle = "" if enters else " or hidden is not stream.handle"
     detour = (
-        f"if stream.due is not at.here{handle} or shows:",
-        "    return at.detour(hidden, batch, **shows)",
+        f"if stream.due is not at.here{handle}{' or shows' if shows else ''}:",
+        f"    return at.detour(hidden, batch{', **shows' if shows else ''})",
     )
     if enters:
         return detour
@@ -219,9 +234,9 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     opening = (*published, *way.opening)
     needs = {word.rpartition(" ")[2] for word in (*named, way.given)} - {"None", "Tensor"}
     if way.planned:
-        params = (f"at: At[{returns}]", "hidden: Tensor", "batch: Batch", "**shows: Any")
+        params = (f"at: At[{returns}]", "hidden: Tensor", "batch: Batch")
         opening = (*way.opening, *published, *_bound(named))
-        needs = {"Any", "At"}
+        needs = {"At"}
     return Draft(
         base=way.base,
         params=params,

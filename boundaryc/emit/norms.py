@@ -116,8 +116,8 @@ class Norms:
         """The statements that compute a norm in torch, where it stands alone."""
         if name != "rms_norm":
             return self.in_torch(name)
-        wide = "wide = x if x.dtype is torch.float64 else x.float()"
-        return (*_refusing(), wide, *self._root_mean_square(), "return normed.to(x.dtype)")
+        wide = "wide = x if kind is torch.float64 else x.float()"
+        return (*_refusing(), wide, *self._root_mean_square(), "return normed.to(kind)")
 
     def output_in_torch(self, name: NormKind) -> str:
         """The statement that normalises a contribution in torch."""
@@ -136,9 +136,9 @@ class Norms:
         if name == "rms_norm" and not (scaled or addition or seen):
             return (
                 *_refusing("residual"),
-                "wide = (x if x.dtype is torch.float64 else x.float()) + residual",
+                "wide = (x if kind is torch.float64 else x.float()) + residual",
                 *self._root_mean_square(),
-                "return normed.to(x.dtype), wide.to(residual.dtype)",
+                "return normed.to(kind), wide.to(residual.dtype)",
             )
         if addition or (self.rounded and "rounded" not in self.varies):
             norm = f"runtime.{call}(total, weight, {eps}{offset}{bias}).to(x.dtype)"
@@ -181,7 +181,7 @@ def _refusing(*others: str) -> tuple[str, ...]:
     differs = [f"{other}.shape != shape" for other in others] + ["weight.numel() != shape[-1]"]
     given = ", ".join(("x", "weight", *others))
     refusal = (f"if {' or '.join(differs)}:", f"    runtime.reject_shapes({given})")
-    return ("shape = x.shape", *refusal)
+    return ("kind, shape = x.dtype, x.shape", *refusal)
 
 
 def _runtime(name: str, of: str = "") -> tuple[str, str]:

@@ -33,10 +33,10 @@ short, for a stack of attention + mlp layers on two ranks that cut attention by 
 
     attention_leave = Left(owes=True)
 
-    def attention_to_mlp(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
+    def attention_to_mlp(at: At[Tensor], hidden: Tensor, batch: Batch) -> Tensor:
         groups, stream = batch.groups, batch.stream
-        if stream.due is not at.here or hidden is not stream.handle or shows:
-            return at.detour(hidden, batch, **shows)
+        if stream.due is not at.here or hidden is not stream.handle:
+            return at.detour(hidden, batch)
         hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
         (norm,) = at.read
         hidden = groups.tp.all_reduce(hidden)

@@ -48,7 +48,7 @@ def test_a_placed_sum() -> None:
     assert (
         function(text, "attention_to_experts")
         == '''\
-def attention_to_experts(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: Any) -> Tensor:
+def attention_to_experts(at: At[Tensor], hidden: Tensor, batch: Batch) -> Tensor:
     """From attention to experts: sum over attn_tp and gather over attn_dp at once, add, norm.
 
     in   rows attn_dp, owes attn_tp    residual rows all
@@ -58,8 +58,8 @@ def attention_to_experts(at: At[Tensor], hidden: Tensor, batch: Batch, **shows: 
                       rows of attn_dp, each rank adding to its own place
     """
     groups, rows, stream = batch.groups, batch.rows, batch.stream
-    if stream.due is not at.here or hidden is not stream.handle or shows:
-        return at.detour(hidden, batch, **shows)
+    if stream.due is not at.here or hidden is not stream.handle:
+        return at.detour(hidden, batch)
     hidden, stream.value, stream.handle, stream.due = stream.value, None, None, at
     (norm,) = at.read
     hidden = place_rows(hidden, rows.attn_dp)

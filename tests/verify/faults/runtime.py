@@ -232,10 +232,10 @@ FAULTS = (
         "The fused norm reads the residual without the contribution.",
         "boundaryc/emit/norms.py",
         "                *self._root_mean_square(),\n"
-        '                "return normed.to(x.dtype), wide.to(residual.dtype)",',
+        '                "return normed.to(kind), wide.to(residual.dtype)",',
         '                "total, wide = wide, residual.to(wide.dtype)",\n'
         "                *self._root_mean_square(),\n"
-        '                "return normed.to(x.dtype), total.to(residual.dtype)",',
+        '                "return normed.to(kind), total.to(residual.dtype)",',
         "values",
         area="emitter",
     ),
