@@ -156,7 +156,7 @@ def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Dr
     scoped, tail = reduction != "partial", reduction == "local_tail"
     calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
     calls = replace(calls, fused=fused if attempted(plan, boundary) else None)
-    mixes = boundary.edge.consumer != FINAL
+    mixes = not boundary.edge.merges and boundary.edge.consumer != FINAL
     mixes = mixes and plan.stack.stage(boundary.edge.consumer).kind != "ffn"
     found = draft(boundary, scope, calls, scoped=scoped, tail=tail, shows=mixes)
     found = deferring(found, boundary, scope, fused)

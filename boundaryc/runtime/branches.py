@@ -7,7 +7,7 @@ and ends in `merge_branch`, which adds both outputs once and leaves the sum to t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from torch import Tensor
 
@@ -171,6 +171,10 @@ class BesideMixerBoundary(_Beside[Exits], MixerBoundary):
     __slots__ = ()
 
     _exit = BranchExit
+    if TYPE_CHECKING:
+
+        def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+            """The exit of this batch: a context manager around compute, then `branch_output`."""
 
 
 class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
@@ -179,3 +183,7 @@ class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
     __slots__ = ()
 
     _exit = BranchExit
+    if TYPE_CHECKING:
+
+        def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+            """The exit of this batch: a context manager around compute, then `branch_output`."""

@@ -336,7 +336,7 @@ class MixerExit(Exit):
     __slots__ = ()
 
 
-def opened(self: _Boundary[Exits], batch: Batch[Any, Any]) -> Any:
+def opened(self: _Boundary[Exits], batch: Batch[Any, Any]) -> Exit:
     """The exit of this batch: a context manager around compute, then its ``finish``."""
     decision = self._leave[batch.plan]
     found: Exit = self._exit()  # without an `__init__`: it is made in every layer

@@ -76,7 +76,7 @@ class FusingFfnBoundary(FfnBoundary):
 
     def exit(self, batch: Batch[Any, Any]) -> FusingFfnExit:
         """The exit of this batch: a context manager around compute, then its ``finish``."""
-        found: FusingFfnExit = super().exit(batch)
+        found = cast(FusingFfnExit, super().exit(batch))
         found.ask()
         return found
 
