@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def generated_line(path: Path, number: int) -> GeneratedLine:
     source = read_source(_source(path, lines[0]))
     stack = _of_file(source.stack, path)
     node = _around(ast.parse(text), number)
-    name, says = _name(node), _says(node)
+    name, says = _name(node), _says(node, lines)
     ends = _ends(stack, name, says)
     nodes = tuple(_nodes(Source(stack, source.text), path, ends))
     topology = path.parent.name
@@ -89,8 +89,9 @@ def fragments(source: Source, path: Path, text: str) -> Iterator[Fragment]:
     ``source`` has the stack it belongs to.
     """
     yield Fragment(1, len(text.splitlines()), "", "", (), tuple(_around_nodes(source, path)))
+    lines = text.splitlines()
     for node in ast.parse(text).body:
-        name, says = _name(node), _says(node)
+        name, says = _name(node), _says(node, lines)
         ends = _ends(source.stack, name, says)
         decorated = getattr(node, "decorator_list", [])
         first = min(one.lineno for one in (node, *decorated))
@@ -132,11 +133,16 @@ def _name(node: ast.stmt | None) -> str:
     return ""
 
 
-def _says(node: ast.stmt | None) -> str:
-    """The first line of a docstring."""
+def _says(node: ast.stmt | None, lines: Sequence[str]) -> str:
+    """The first line of a docstring, or of the comment above what has none."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return (ast.get_docstring(node) or "").partition("\n")[0]
-    return ""
+    said = ""
+    for line in reversed(lines[: node.lineno - 1] if isinstance(node, ast.Assign) else ()):
+        if not line.startswith("#"):
+            break
+        said = line.removeprefix("#").strip()
+    return said
 
 
 def _ends(stack: Stack, name: str, says: str) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ class BesideMixerBoundary(_Beside[Exits], MixerBoundary):
     _exit = BranchExit
     if TYPE_CHECKING:
 
-        def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+        def exit(self, batch: Batch[Any, Any]) -> BranchExit:
             """The exit of this batch: a context manager around compute, then `branch_output`."""
 
 
@@ -185,5 +185,5 @@ class BesideFfnBoundary(_Beside[Exits], FfnBoundary):
     _exit = BranchExit
     if TYPE_CHECKING:
 
-        def exit(self, batch: Batch[Any, Any]) -> BranchExit:  # type: ignore[override]
+        def exit(self, batch: Batch[Any, Any]) -> BranchExit:
             """The exit of this batch: a context manager around compute, then `branch_output`."""

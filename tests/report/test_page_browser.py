@@ -168,9 +168,9 @@ def test_from_a_line_of_code_to_the_stack_file_and_back(shown: Opened) -> None:
     line = shown.one('#code-lines [aria-selected="true"] .no').text
     file = f"generated/qwen3_moe/{shown.chosen('topology')}/ordinary.py"
     assert name in shown.one('#code-lines [aria-selected="true"] .src').text
-    shown.one(f"#code-{int(line) + 2} .no").click()
+    shown.one(f"#code-{int(line)} .no").click()
 
-    said = generated_line(ROOT / file, int(line) + 2)
+    said = generated_line(ROOT / file, int(line))
     lines = sorted({node.line for node in said.nodes if node.line})
     assert shown.texts("#yaml-lines .marked .no") == list(map(str, lines))
     first = next(node for node in said.nodes if node.line)
