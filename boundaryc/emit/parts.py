@@ -17,7 +17,7 @@ from boundaryc.plan.result import StackPlan
 
 LONGEST = 400
 """Lines that a module may have before it is divided."""
-AROUND = 24
+AROUND = 40
 """Lines of a module beside its blocks and what is told of each boundary: header, title, imports."""
 
 
