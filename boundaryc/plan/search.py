@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from boundaryc.plan.cost import Cost, Order, price
+from boundaryc.plan.fewest import fewest
 from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, ResidualGather
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal, Step, transitions
@@ -37,27 +38,21 @@ class Path:
 
 Sized = ReduceScatter | AllGather | ResidualGather | Capture
 """Operations that take sizes where rows are cut unevenly."""
-Ranked = tuple[int, Step]
 Found = Mapping[Goal, Path]
 
 
 class Moves:
-    """The priced successors of the states of one edge, found once however often they are met.
+    """The operations of one edge with their costs, found once however often they are met.
 
-    Searches that may scatter over fewer atoms than the facts say share them: ``scatter`` is what
-    they may.
+    Searches that may scatter over fewer atoms than the facts say share them.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
         self.transitions = transitions(facts)
+        self.fewest = fewest(facts)
         self._costs: dict[int, Cost] = {}
-        self._ranks: dict[Order, dict[int, int]] = {}
-        self._ranked: dict[tuple[Order, int], dict[int, tuple[Ranked, ...]]] = {}
-
-    def steps(self, number: int) -> tuple[Step, ...]:
-        """Every legal operation of a state."""
-        return self.transitions.steps(number)
+        self._ranks: dict[Order, Ranks] = {}
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
@@ -67,25 +62,27 @@ class Moves:
             known = self._costs[number] = price(op, state, self.facts)
         return known
 
-    def ranked(self, order: Order, scatter: int) -> dict[int, tuple[Ranked, ...]]:
-        """The successors of the states ranked so far, for ``rank`` to add to."""
-        return self._ranked.setdefault((order, scatter), {})
-
-    def rank(self, number: int, order: Order, scatter: int) -> tuple[Ranked, ...]:
-        """The successors of a state as (rank of the cost, step)."""
-        ranks, found = self._ranks.setdefault(order, {}), []
-        for step in self.steps(number):
-            if isinstance(step.op, ReduceScatter) and step.op.axes & ~scatter:
-                continue
-            rank = ranks.get(step.price)
-            if rank is None:
-                rank = ranks[step.price] = order.rank(self.cost(step.price))
-            found.append((rank, step))
-        known = self.ranked(order, scatter)[number] = tuple(found)
+    def ranks(self, order: Order) -> Ranks:
+        """What steps of each price add to the rank of a way."""
+        known = self._ranks.get(order)
+        if known is None:
+            known = self._ranks[order] = Ranks(self, order)
         return known
 
 
-@lru_cache(maxsize=256)
+class Ranks(dict[int, int]):
+    """The ranks of prices in one order, computed as they are asked for."""
+
+    def __init__(self, moves: Moves, order: Order) -> None:
+        super().__init__()
+        self.moves, self.order = moves, order
+
+    def __missing__(self, price: int) -> int:
+        rank = self[price] = self.order.rank(self.moves.cost(price))
+        return rank
+
+
+@lru_cache(maxsize=1024)
 def moves(facts: EdgeFacts) -> Moves:
     """The moves under these facts, shared by all edges that have them, whatever their stack."""
     return Moves(facts)
@@ -110,7 +107,15 @@ def paths(
 def _searched(
     facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
 ) -> Found:
-    return search(start, goals, moves(facts), order, scatter)
+    if order.alpha is None:
+        return search(start, goals, moves(facts), order, scatter)
+    # A way with another collective costs ``alpha`` more, and saves at most all that is sent.
+    few = _searched(facts, start, goals, Order(), scatter)
+    kept = {goal: path for goal, path in few.items() if path.cost.wire < order.alpha}
+    if len(kept) == len(few):
+        return few
+    rest = frozenset(few.keys() - kept.keys())
+    return {**kept, **search(start, rest, moves(facts), order, scatter)}
 
 
 def search(
@@ -121,11 +126,12 @@ def search(
     Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
     """
     first, ends = moves.transitions.number(start), moves.transitions.goals
+    ranks, every = moves.ranks(order), order.alpha is not None
+    steps = moves.transitions.scattering(scatter) if every else moves.fewest(first, goals, scatter)
     best, met = {first: 0}, {first: 0}
     came: dict[int, tuple[int, Step]] = {}
     queue = [(0, 0, first)]
     found: dict[Goal, Path] = {}
-    ranked = moves.ranked(order, scatter)
     while queue and len(found) < len(goals):
         rank, _, number = heapq.heappop(queue)
         if rank > best[number]:
@@ -133,9 +139,9 @@ def search(
         goal = ends[number]
         if goal in goals and goal not in found:
             found[goal] = _path(came, number, moves)
-        steps = ranked.get(number)
-        for more, step in moves.rank(number, order, scatter) if steps is None else steps:
-            reached, after = rank + more, step[0]
+        for step in steps[number]:
+            after = step[0]
+            reached = rank + ranks[step[1]]
             known = best.get(after)
             if known is None or reached < known:
                 best[after], came[after] = reached, (number, step)

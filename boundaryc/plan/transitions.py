@@ -73,6 +73,7 @@ class Transitions:
         self._numbers: dict[State, int] = {}
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._prices: dict[tuple[object, ...], int] = {}
+        self._scattering: dict[int, Scattering] = {}
 
     def number(self, state: State) -> int:
         """The number of a state."""
@@ -93,6 +94,13 @@ class Transitions:
             )
         return known
 
+    def scattering(self, atoms: int) -> Scattering:
+        """The legal operations of states where sums may be scattered over ``atoms`` alone."""
+        known = self._scattering.get(atoms)
+        if known is None:
+            known = self._scattering[atoms] = Scattering(self, atoms)
+        return known
+
     def _step(self, op: Operation, state: State, after: State) -> Step:
         key = (op, *_priced(op, state))
         price = self._prices.get(key)
@@ -100,6 +108,25 @@ class Transitions:
             price = self._prices[key] = len(self.priced)
             self.priced.append((op, state))
         return Step(self.number(after), price, self.priced[price][0])
+
+
+class Scattering(dict[int, tuple[Step, ...]]):
+    """The legal operations of every state by its number, computed as they are asked for.
+
+    Sums are scattered over some ``atoms`` alone.
+    """
+
+    def __init__(self, transitions: Transitions, atoms: int) -> None:
+        super().__init__()
+        self.transitions, self.atoms = transitions, atoms
+
+    def __missing__(self, number: int) -> tuple[Step, ...]:
+        known = self[number] = tuple(
+            step
+            for step in self.transitions.steps(number)
+            if not (isinstance(step.op, ReduceScatter) and step.op.axes & ~self.atoms)
+        )
+        return known
 
 
 def _priced(op: Operation, state: State) -> tuple[object, ...]:
@@ -118,7 +145,7 @@ def transitions(facts: EdgeFacts) -> Transitions:
     """The transitions under these facts, shared by all whose sizes alone differ."""
     form = facts._replace(
         sizes=(2,) * len(facts.sizes),
-        widths=_NO_WIDTHS,
+        widths=NO_WIDTHS,
         quantized_sum=int(bool(facts.quantized_sum)),
         quantized_tensors=int(bool(facts.quantized_tensors)),
         given_on=0,
@@ -128,7 +155,7 @@ def transitions(facts: EdgeFacts) -> Transitions:
     return _transitions(form)
 
 
-_NO_WIDTHS = Widths(0, 0, 0, 0)
+NO_WIDTHS = Widths(0, 0, 0, 0)
 
 
 def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
