@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -68,7 +68,8 @@ class VariantFunctions:
 class TopologyFunctions:
     """Everything one topology needs; ``drafts`` has the functions of each use.
 
-    ``between`` has those for a model that uses outputs between stages.
+    ``between`` has those for a model that uses outputs between stages. ``names`` are whole names
+    that have been asked for, by variant and the identities of both.
     """
 
     plan: TopologyPlan
@@ -77,6 +78,7 @@ class TopologyFunctions:
     drafts: dict[Use, Drafts]
     between: dict[Use, Between]
     order: tuple[Edge, ...]
+    names: dict[tuple[str, int, int], Mapping[str, str]] = field(default_factory=dict)
 
     def needs(self) -> set[str]:
         """The names that its functions call, of row-wise functions and of others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from boundaryc.emit.between import AccessDraft, ResumeDraft
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
 from boundaryc.emit.collected import (
     DraftT,
     Named,
@@ -13,7 +13,7 @@ from boundaryc.emit.collected import (
     VariantFunctions,
     distinct,
 )
-from boundaryc.emit.drafts import Draft, ExitDraft
+from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.when import when
 from boundaryc.graph.build import FINAL, Edge
@@ -160,7 +160,16 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     stage that may run without an exit has ``postprocess``.
     """
     variant = functions.plan.columns[use.column].variant
-    known, drafts = functions.variants[variant], functions.drafts[use]
+    drafts, beside = functions.drafts[use], functions.between.get(use)
+    key = (variant, id(drafts), id(beside))
+    if key not in functions.names:
+        functions.names[key] = _names(functions.variants[variant], drafts, beside, use.edge)
+    return functions.names[key]
+
+
+def _names(
+    known: VariantFunctions, drafts: Drafts, beside: Between | None, edge: Edge
+) -> Mapping[str, str]:
     own = {
         "prepare": drafts.prepare,
         "leave": drafts.leave,
@@ -171,11 +180,10 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     if drafts.exit:
         names["leave"] = known.exits[drafts.exit.key].name
     found = {what: f"{known.homes[name]}.{name}" for what, name in names.items()}
-    if use not in functions.between:
+    if beside is None:
         return found
-    beside = functions.between[use]
     names = {"resume": known.resumes[beside.resume.key].name}
-    if use.edge.consumer == FINAL:
+    if edge.consumer == FINAL:
         found["empty"] = "None"
         if beside.empty:
             names["empty"] = known.beside[beside.empty.key].name

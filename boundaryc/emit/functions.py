@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from boundaryc.emit.around import calls_around
@@ -38,16 +38,22 @@ def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) ->
     """First what exits leave in the stream, as the exits name it."""
     cache: dict[object, Between] = {}
     alike: dict[object, Between] = {}  # most boundaries differ in what these do not depend on
+    seen: dict[tuple[str, int], tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants.setdefault(variant, VariantFunctions(variant))
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        shape = _shape(variant, boundary)
-        if shape not in cache:
-            cache[shape] = _between(plan, variant, boundary, result.scope, alike)
-        found = result.between[use] = cache[shape]
-        _record_between(known, use, found, _how(boundary))
+        place = (variant, id(boundary))  # policies share boundaries, which the plan keeps
+        if place not in seen:
+            shape = _shape(variant, boundary)
+            if shape not in cache:
+                cache[shape] = _between(plan, variant, boundary, result.scope, alike)
+            found = cache[shape]
+            seen[place] = found, tuple(_users_between(known, found, _how(boundary)))
+        result.between[use], users = seen[place]
+        for each in users:
+            each.append(use)
     for known in result.variants.values():
         name_beside(plan, result.plan, known)
 
@@ -62,7 +68,7 @@ def _between(
 ) -> Between:
     edge, calls = boundary.edge, calls_around(plan, boundary, "")
     ways = access(boundary, regime(variant, scope.mesh).rows)
-    key = (edge, ways, calls.kept, calls.carried)
+    key = (edge, *ways.asked, calls.kept, calls.carried)
     if key not in alike:
         mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
         alike[key] = between(edge, ways, scope, calls, shows=mixes)
@@ -98,25 +104,38 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
 
 def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
     cache: dict[object, Drafts] = {}
+    seen: dict[tuple[str, int], tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
-        known = result.variants[variant]
-        shape = _shape(variant, boundary)
-        if shape not in cache:
-            beside = result.between.get(use)
-            left = beside.access if beside else None
-            leaves = known.accesses[left.key].name if left else ""
-            cache[shape] = _draft(plan, result.scope, boundary, leaves)
-            late = beside.late if beside else None
-            handed = late and _handed(plan, boundary, regime(variant, result.scope.mesh).rows)
-            if late and handed:
-                calls = calls_around(plan, handed, known.accesses[late.key].name)
-                ends = postprocess(handed, result.scope, calls)
-                cache[shape] = replace(cache[shape], postprocess=ends)
-        found = result.drafts[use] = cache[shape]
-        _record(known, use, found, _how(boundary))
+        known, place = result.variants[variant], (variant, id(boundary))
+        if place not in seen:
+            shape = _shape(variant, boundary)
+            if shape not in cache:
+                cache[shape] = _drafts(plan, result.scope, known, boundary, result.between.get(use))
+            seen[place] = cache[shape], tuple(_users(known, cache[shape], _how(boundary)))
+        result.drafts[use], users = seen[place]
+        for each in users:
+            each.append(use)
     for known in result.variants.values():
         name_functions(plan, result.plan, known)
+
+
+def _drafts(
+    plan: StackPlan,
+    scope: Scope,
+    known: VariantFunctions,
+    boundary: Boundary,
+    beside: Between | None,
+) -> Drafts:
+    """The functions of a boundary; ``beside`` are those for outputs that are used on the way."""
+    left = beside.access if beside else None
+    found = _draft(plan, scope, boundary, known.accesses[left.key].name if left else "")
+    late = beside.late if beside else None
+    handed = late and _handed(plan, boundary, regime(known.variant, scope.mesh).rows)
+    if late and handed:
+        calls = calls_around(plan, handed, known.accesses[late.key].name)
+        found = replace(found, postprocess=postprocess(handed, scope, calls))
+    return found
 
 
 def _place(topology: TopologyPlan, use: Use) -> tuple[str, Boundary]:
@@ -173,24 +192,26 @@ def _how(boundary: Boundary) -> str:
     return "_".join(words)
 
 
-def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None:
+Users = list[Use]
+"""The places that need a function, for more to be added."""
+
+
+def _users(known: VariantFunctions, drafts: Drafts, how: str) -> Iterator[Users]:
+    """The places of all functions of a boundary, which are recorded if they are new."""
     every = (drafts.prepare, drafts.leave, drafts.merge, drafts.postprocess)
     functions = [one for one in every if one]
     if drafts.exit:
         functions += drafts.exit.functions()
-        decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
-        decision.uses.append(use)
+        yield known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how)).uses
     for function in functions:
-        known.functions.setdefault(function.key, Named(function, how=how)).uses.append(use)
+        yield known.functions.setdefault(function.key, Named(function, how=how)).uses
 
 
-def _record_between(known: VariantFunctions, use: Use, found: Between, how: str) -> None:
+def _users_between(known: VariantFunctions, found: Between, how: str) -> Iterator[Users]:
     for function in found.functions():
-        known.beside.setdefault(function.key, Named(function, how=how)).uses.append(use)
-    resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
-    resume.uses.append(use)
+        yield known.beside.setdefault(function.key, Named(function, how=how)).uses
+    yield known.resumes.setdefault(found.resume.key, Named(found.resume, how=how)).uses
     travels = found.resume.transfer
     for output in (*found.accesses, travels and travels.arrived):
         if output:
-            left = known.accesses.setdefault(output.key, Named(output, how=how))
-            left.uses.append(use)
+            yield known.accesses.setdefault(output.key, Named(output, how=how)).uses

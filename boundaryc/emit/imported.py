@@ -17,6 +17,8 @@ OWN_WORDS = (
 def imported_names(plan: StackPlan) -> dict[str, str]:
     """Under which name each operation from outside is imported, by operation."""
     outside = {name: op for name, op in plan.operations.items() if op.call is not None}
+    if not outside:
+        return {}
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
     taken |= {*KERNELS, *STREAM_KERNELS, *MOVES, "BiasedNorm", "ExpertRows"}
     taken |= {"addition", "experts", "finalize"}

@@ -11,6 +11,7 @@ node at which both outputs are added and from which the stack goes on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -88,9 +89,9 @@ class StageGraph:
 
     ``walk`` has, for every layer, the edge by which each of its stages is entered, ``left`` the one
     by which it is left; ``merged`` has the edge behind the merge of every layer that has a branch,
-    by layer. ``last`` is the edge to the end of the stack. Edges carry the attribute ``repeats``:
-    met more than once. ``met`` has every edge once, in the order in which the stack first meets
-    them.
+    by layer. ``last`` is the edge to the end of the stack. ``met`` has every edge once, in the
+    order in which the stack first meets them, ``repeated`` those that it meets more than once;
+    these carry the attribute ``repeats``.
     """
 
     graph: nx.DiGraph[Node]
@@ -99,6 +100,7 @@ class StageGraph:
     met: tuple[Edge, ...]
     left: tuple[tuple[Edge, ...], ...]
     merged: Mapping[int, Edge]
+    repeated: frozenset[Edge]
 
     def edges(self) -> tuple[Edge, ...]:
         """Every boundary once, in the order in which the stack first meets them."""
@@ -114,7 +116,7 @@ class StageGraph:
 
     def repeats(self, edge: Edge) -> bool:
         """Whether the stack meets this boundary more than once."""
-        return bool(self.graph.edges[edge.source, edge.target]["repeats"])
+        return edge in self.repeated
 
 
 def build_graph(stack: Stack) -> StageGraph:
@@ -137,14 +139,12 @@ def build_graph(stack: Stack) -> StageGraph:
         out = [_beside(out, edge) if edge.forks else edge for edge in out]
         passed += (edge for edge in out if edge.merges)
         left.append(tuple(out))
+    met = Counter((*passed, last))
+    repeated = frozenset(edge for edge, times in met.items() if times > 1)
     graph: nx.DiGraph[Node] = nx.DiGraph()
-    for edge in (*passed, last):
-        if graph.has_edge(edge.source, edge.target):
-            graph.edges[edge.source, edge.target]["repeats"] = True
-        else:
-            graph.add_edge(edge.source, edge.target, repeats=False)
-    met = tuple(dict.fromkeys((*passed, last)))
-    return StageGraph(graph, walk, last, met, tuple(left), merged)
+    for edge in met:
+        graph.add_edge(edge.source, edge.target, repeats=edge in repeated)
+    return StageGraph(graph, walk, last, tuple(met), tuple(left), merged, repeated)
 
 
 def _beside(out: list[Edge], fork: Edge) -> Edge:

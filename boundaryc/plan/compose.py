@@ -103,12 +103,15 @@ def _row_multiples(
     """Per variant: the ranks that cut the rows of a group in some plan, else one."""
     inner = mesh.mask("attn_cp") | mesh.mask("attn_tp")
     columns = tuple(columns)
-    multiples = dict.fromkeys((column.variant for column in columns), 1)
+    variants = dict.fromkeys(column.variant for column in columns)
+    cut: set[str] = set()
     for planned in tables.values():
         for column, table in zip(columns, planned, strict=True):
-            if any(boundary.touched() & inner for boundary in table.values()):
-                multiples[column.variant] = mesh.size(inner)
-    return multiples
+            if column.variant not in cut and any(
+                boundary.touched() & inner for boundary in table.values()
+            ):
+                cut.add(column.variant)
+    return {variant: mesh.size(inner) if variant in cut else 1 for variant in variants}
 
 
 def _evenness(mesh: Mesh) -> Iterator[tuple[str, ...]]:

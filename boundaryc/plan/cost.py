@@ -9,7 +9,10 @@ reduce-scatter the payload and gather values and scales of what was summed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from math import prod
 from operator import add
 from typing import NamedTuple
 
@@ -33,7 +36,7 @@ from boundaryc.plan.ops import (
     Transform,
     Update,
 )
-from boundaryc.plan.state import EdgeFacts, Phase, State
+from boundaryc.plan.state import EdgeFacts, Phase, State, ranks_of
 
 
 class Cost(NamedTuple):
@@ -49,6 +52,11 @@ class Cost(NamedTuple):
     def plus(self, other: Cost) -> Cost:
         """The cost of both, one after the other."""
         return Cost(*map(add, self, other))
+
+    @staticmethod
+    def total(costs: Iterable[Cost]) -> Cost:
+        """The cost of all, one after the other."""
+        return Cost._make(map(sum, zip(Cost(), *costs, strict=True)))
 
     def times(self, count: int) -> Cost:
         """The cost of ``count`` equal plans."""
@@ -102,7 +110,14 @@ def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
 
 
 def _rows(mask: int, facts: EdgeFacts) -> int:
-    return facts.size(facts.every) // facts.size(mask)
+    return _held(facts.sizes)[mask]
+
+
+@cache
+def _held(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The rows on a rank by the atoms that they are sharded over."""
+    ranks = prod(sizes)
+    return tuple(ranks // ranks_of(sizes, mask) for mask in range(1 << len(sizes)))
 
 
 def _width(state: State, facts: EdgeFacts) -> int:
@@ -160,8 +175,8 @@ def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
 
 def _share(times: int, axes: int, wide: int, facts: EdgeFacts) -> int:
     """``times`` (n-1)/n of the rows of ``wide``, of which n members hold a part or a copy each."""
-    members = facts.size(axes)
-    return times * (members - 1) * _rows(wide, facts) // members
+    held = _held(facts.sizes)
+    return times * (held[wide] - held[wide | axes])
 
 
 def _device(op: Operation, state: State, facts: EdgeFacts) -> int:

@@ -75,24 +75,25 @@ def _eliminate(
     work = prod(len(domains[v]) for v in (*context, variable))
     if work > MOST_COMBINATIONS:
         raise TooEntangledError(f"{len(context) + 1} choices hang together in {work} combinations")
+    scope = (*context, variable)
+    known = [(factor.costs, [scope.index(v) for v in factor.variables]) for factor in touching]
     costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):
-        assigned = dict(zip(context, labels, strict=True))
         for label in domains[variable]:
-            assigned[variable] = label
-            total = _total(touching, assigned)
-            if total is None:
-                continue
-            if labels not in costs or total < costs[labels]:
+            total = _total(known, (*labels, label))
+            if total is not None and (labels not in costs or total < costs[labels]):
                 costs[labels], choice[labels] = total, label
     return Factor(context, costs), choice
 
 
-def _total(factors: Sequence[Factor[V, L]], assigned: Mapping[V, L]) -> int | None:
+def _total(
+    factors: Sequence[tuple[Mapping[tuple[L, ...], int], Sequence[int]]], labels: tuple[L, ...]
+) -> int | None:
+    """What ``labels`` cost; factors say which of them are theirs. None where they are impossible."""
     total = 0
-    for factor in factors:
-        cost = factor.costs.get(tuple(assigned[v] for v in factor.variables))
+    for costs, places in factors:
+        cost = costs.get(tuple([labels[place] for place in places]))
         if cost is None:
             return None
         total += cost

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from boundaryc.graph.build import FINAL, START, Edge, Node, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
@@ -34,8 +35,7 @@ class Problem:
     spec: TopologySpec
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Label:
+class _Label(NamedTuple):
     """What is chosen for a node: how its consumer runs, and where the residual then rests."""
 
     contract: int

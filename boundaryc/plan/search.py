@@ -150,13 +150,12 @@ def search(
 
 
 def _path(came: Mapping[int, tuple[int, Step]], number: int, moves: Moves) -> Path:
-    ops: list[Operation] = []
-    whole = Cost()
+    steps: list[Step] = []
     while number in came:
         number, step = came[number]
-        ops.append(step.op)
-        whole = whole.plus(moves.cost(step.price))
-    return Path(tuple(reversed(ops)), whole)
+        steps.append(step)
+    costs = (moves.cost(step.price) for step in steps)
+    return Path(tuple([step.op for step in reversed(steps)]), Cost.total(costs))
 
 
 def fit(path: Path, facts: EdgeFacts) -> Path:

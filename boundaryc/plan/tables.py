@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 from boundaryc.graph.build import Edge, StageGraph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.plan.cost import Cost, Order
-from boundaryc.plan.facts import Standing, axes_mask, edge_facts, standing_facts
+from boundaryc.plan.facts import Scattered, Standing, axes_mask, scattered, standing_facts
 from boundaryc.plan.joint import TooEntangledError
 from boundaryc.plan.layout import Batchwise, Layout, Layouts, Problem
 from boundaryc.plan.result import Boundary, Column, PlanError, Table
@@ -34,6 +33,7 @@ class Planner:
             edge: standing_facts(problem.stack, problem.operations, mesh, demands, kind.mode, edge)
             for edge in problem.graph.edges()
         }
+        self.obeying = sorted({standing.obeys for standing in self.standing.values()})
         owes, facts = dict(demands.entries)[kind.entry], _facts(self.standing)
         alpha = problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS
         self.small, self.large = (
@@ -48,30 +48,37 @@ class Planner:
         """
         small: dict[str, Table] = {}
         large: dict[str, Table] = {}
-        known: dict[tuple[EdgeFacts, ...], tuple[Table, Table]] = {}
+        known: dict[tuple[Scattered, ...], tuple[Table, Table]] = {}
         for policy in POLICIES:
-            facts = self._facts(column, policy)
-            key = tuple(facts.values())
+            allowed = self._allowed(column, policy)
+            key = tuple(allowed[obeys] for obeys in self.obeying)
             if key not in known:
-                known[key] = self._planned(column, policy, facts)
+                known[key] = self._planned(column, policy, self._facts(allowed))
             small[policy], large[policy] = known[key]
         return small, large
 
-    def _facts(self, column: Column, policy: str) -> Facts:
-        """What the planner may know of every edge, whatever the order of costs."""
+    def _allowed(self, column: Column, policy: str) -> tuple[Scattered, Scattered]:
+        """What sums may do that do not obey the policy, and those that do."""
         even, variable = axes_mask(self.mesh, column.even), self.problem.spec.variable_scatter
+        free, bound = (
+            scattered(self.mesh, even, name, variable_scatter=variable) for name in (None, policy)
+        )
+        return free, bound
+
+    def _facts(self, allowed: tuple[Scattered, Scattered]) -> Facts:
+        """What the planner may know of every edge, whatever the order of costs."""
         return {
-            edge: edge_facts(standing, self.mesh, even, policy, variable_scatter=variable)
+            edge: allowed[standing.obeys].applied(standing.facts)
             for edge, standing in self.standing.items()
         }
 
     def _planned(self, column: Column, policy: str, facts: Facts) -> tuple[Table, Table]:
         few, graph = self._found(self.small, column, policy, facts), self.problem.graph
-        table, wire = _table(few, facts), _cost(graph, few).wire
+        table, wire = _table(few, facts), _wire(graph, few)
         if not wire:
             return table, table  # nothing sends less than nothing
         many = self._found(self.large, column, policy, facts)
-        if _cost(graph, many).wire >= wire:
+        if _wire(graph, many) >= wire:
             return table, table
         return table, _table(many, facts)
 
@@ -104,16 +111,17 @@ REPEATED = 1000
 
 def total(graph: StageGraph, table: Table) -> Cost:
     """What all boundaries of a table cost together."""
-    return _sum(graph, {edge: boundary.path.cost for edge, boundary in table.items()})
+    costs = (boundary.path.cost.times(_weight(graph, edge)) for edge, boundary in table.items())
+    return Cost.total(costs)
 
 
-def _cost(graph: StageGraph, found: Layout) -> Cost:
-    return _sum(graph, {edge: path.cost for edge, (_, _, path) in found.items()})
+def _wire(graph: StageGraph, found: Layout) -> int:
+    """What all boundaries send together."""
+    return sum(path.cost.wire * _weight(graph, edge) for edge, (_, _, path) in found.items())
 
 
-def _sum(graph: StageGraph, costs: Mapping[Edge, Cost]) -> Cost:
-    weighed = (cost.times(REPEATED if graph.repeats(edge) else 1) for edge, cost in costs.items())
-    return reduce(Cost.plus, weighed, Cost())
+def _weight(graph: StageGraph, edge: Edge) -> int:
+    return REPEATED if graph.repeats(edge) else 1
 
 
 def _too_irregular(why: TooEntangledError) -> str:
