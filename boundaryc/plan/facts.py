@@ -127,9 +127,7 @@ class Scattered(NamedTuple):
 
     def applied(self, facts: EdgeFacts) -> EdgeFacts:
         """The facts of an edge whose sum may end so."""
-        return facts._replace(
-            even=self.even, scatter=self.scatter, scatter_by_size=self.by_size
-        )
+        return facts._replace(even=self.even, scatter=self.scatter, scatter_by_size=self.by_size)
 
 
 def scattered(mesh: Mesh, even: int, policy: str | None, *, variable_scatter: bool) -> Scattered:

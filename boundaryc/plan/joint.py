@@ -90,7 +90,7 @@ def _eliminate(
 def _total(
     factors: Sequence[tuple[Mapping[tuple[L, ...], int], Sequence[int]]], labels: tuple[L, ...]
 ) -> int | None:
-    """What ``labels`` cost; factors say which of them are theirs. None where they are impossible."""
+    """What ``labels`` cost, of which factors say which are theirs; None for impossible ones."""
     total = 0
     for costs, places in factors:
         cost = costs.get(tuple([labels[place] for place in places]))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from boundaryc.plan.cost import Cost, Order, price
-from boundaryc.plan.fewest import fewest
+from boundaryc.plan.fewest import Ways, fewest
 from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, ResidualGather
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal, Step, transitions
@@ -125,37 +125,64 @@ def search(
 
     Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
     """
-    first, ends = moves.transitions.number(start), moves.transitions.goals
-    ranks, every = moves.ranks(order), order.alpha is not None
-    steps = moves.transitions.scattering(scatter) if every else moves.fewest(first, goals, scatter)
+    first, every = moves.transitions.number(start), moves.transitions.scattering(scatter)
+    if order.alpha is not None:
+        return _followed(first, goals, moves, order, every)[0]
+    found, tied = _followed(first, goals, moves, order, moves.fewest(first, goals, scatter))
+    if not tied:
+        return found
+    return {**found, **_followed(first, tied, moves, order, every)[0]}
+
+
+def _followed(
+    first: int, goals: frozenset[Goal], moves: Moves, order: Order, steps: Ways
+) -> tuple[dict[Goal, Path], frozenset[Goal]]:
+    """The cheapest paths along ``steps``, and the goals of which other steps may break a tie.
+
+    Of equals the state wins that is met first, and some of the ways that meet it lead nowhere.
+    """
+    ends, ranks = moves.transitions.goals, moves.ranks(order)
     best, met = {first: 0}, {first: 0}
     came: dict[int, tuple[int, Step]] = {}
+    tied: set[int] = set()
     queue = [(0, 0, first)]
     found: dict[Goal, Path] = {}
+    unsure: set[Goal] = set()
     while queue and len(found) < len(goals):
         rank, _, number = heapq.heappop(queue)
         if rank > best[number]:
             continue  # a cheaper way there has been followed since
         goal = ends[number]
         if goal in goals and goal not in found:
-            found[goal] = _path(came, number, moves)
+            way = _way(came, number)
+            found[goal] = _path(way, moves)
+            if any(step.after in tied for step in way):
+                unsure.add(goal)
         for step in steps[number]:
             after = step[0]
             reached = rank + ranks[step[1]]
             known = best.get(after)
             if known is None or reached < known:
                 best[after], came[after] = reached, (number, step)
+                tied.discard(after)
                 heapq.heappush(queue, (reached, met.setdefault(after, len(met)), after))
-    return found
+            elif reached == known and number != came[after][0] and rank == best[came[after][0]]:
+                tied.add(after)
+    return found, frozenset(unsure)
 
 
-def _path(came: Mapping[int, tuple[int, Step]], number: int, moves: Moves) -> Path:
+def _way(came: Mapping[int, tuple[int, Step]], number: int) -> list[Step]:
+    """The steps to a state, in order."""
     steps: list[Step] = []
     while number in came:
         number, step = came[number]
         steps.append(step)
-    costs = (moves.cost(step.price) for step in steps)
-    return Path(tuple([step.op for step in reversed(steps)]), Cost.total(costs))
+    return steps[::-1]
+
+
+def _path(way: list[Step], moves: Moves) -> Path:
+    costs = (moves.cost(step.price) for step in way)
+    return Path(tuple([step.op for step in way]), Cost.total(costs))
 
 
 def fit(path: Path, facts: EdgeFacts) -> Path:
