@@ -67,7 +67,7 @@ def _name_all(
     named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
 ) -> None:
     for group in by_base(named):
-        found = suffixes([_traits(one, auto) for one in group])
+        found = suffixes([_traits(one, auto) for one in group]) if len(group) > 1 else ("",)
         for one, suffix in zip(group, found, strict=True):
             one.name = unique(case(one.draft.base), case(suffix), taken)
 

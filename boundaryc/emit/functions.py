@@ -36,7 +36,7 @@ def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunct
 
 def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
     """First what exits leave in the stream, as the exits name it."""
-    cache: dict[object, Between] = {}
+    cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
     alike: dict[object, Between] = {}  # most boundaries differ in what these do not depend on
     seen: dict[tuple[str, int], tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
@@ -48,9 +48,9 @@ def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) ->
         if place not in seen:
             shape = _shape(variant, boundary)
             if shape not in cache:
-                cache[shape] = _between(plan, variant, boundary, result.scope, alike)
-            found = cache[shape]
-            seen[place] = found, tuple(_users_between(known, found, _how(boundary)))
+                found = _between(plan, variant, boundary, result.scope, alike)
+                cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
+            seen[place] = cache[shape]
         result.between[use], users = seen[place]
         for each in users:
             each.append(use)
@@ -103,7 +103,7 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
 
 
 def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
-    cache: dict[object, Drafts] = {}
+    cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
     seen: dict[tuple[str, int], tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
@@ -111,8 +111,9 @@ def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> 
         if place not in seen:
             shape = _shape(variant, boundary)
             if shape not in cache:
-                cache[shape] = _drafts(plan, result.scope, known, boundary, result.between.get(use))
-            seen[place] = cache[shape], tuple(_users(known, cache[shape], _how(boundary)))
+                found = _drafts(plan, result.scope, known, boundary, result.between.get(use))
+                cache[shape] = found, tuple(_users(known, found, _how(boundary)))
+            seen[place] = cache[shape]
         result.drafts[use], users = seen[place]
         for each in users:
             each.append(use)

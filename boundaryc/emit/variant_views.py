@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
-from boundaryc.emit.drafts import ExitDraft, rendered, sends
+from boundaryc.emit.drafts import Drafts, ExitDraft, rendered, sends
 from boundaryc.emit.function_names import by_base
 from boundaryc.emit.how import Collective
 from boundaryc.emit.layers import layer_kinds
@@ -14,6 +14,7 @@ from boundaryc.emit.parts import Block, Part, divided
 from boundaryc.emit.shown import shown
 from boundaryc.emit.topology_views import sizes
 from boundaryc.emit.views import Lines
+from boundaryc.graph.build import Edge
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -61,11 +62,15 @@ def _blocks(
 def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> dict[str, str]:
     """The plain names of a variant's functions in the order of a forward, with their producers."""
     columns = functions.plan.columns
+    met: dict[Edge, dict[int, Drafts]] = {edge: {} for edge in plan.graph.edges()}
+    for use, drafts in functions.drafts.items():
+        if columns[use.column].variant == variant:
+            met[use.edge].setdefault(id(drafts), drafts)  # batches and policies share them
     found: dict[str, str] = {}
-    for edge in plan.graph.edges():
-        for use, drafts in functions.drafts.items():
-            if use.edge == edge and columns[use.column].variant == variant:
-                found |= {base: edge.producer for base in drafts.bases() if base not in found}
+    for edge, own in met.items():
+        for drafts in own.values():
+            for base in drafts.bases():
+                found.setdefault(base, edge.producer)
     return found
 
 

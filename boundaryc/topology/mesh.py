@@ -60,7 +60,10 @@ class Mesh:
 
     def mask(self, axis: str) -> int:
         """The atoms of a named axis; 0 for an axis of size one. Unknown names are a KeyError."""
-        return dict(self.axes)[axis]
+        for name, mask in self.axes:
+            if name == axis:
+                return mask
+        raise KeyError(axis)
 
     def members(self, mask: int) -> Iterator[Atom]:
         """The atoms of ``mask``, outermost first."""
