@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from boundaryc.emit.around import calls_around
 from boundaryc.emit.between import Between, between, empty, overlapped
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
 from boundaryc.emit.drafts import Drafts, draft, postprocess
@@ -14,44 +16,52 @@ from boundaryc.emit.function_names import name_beside, name_functions
 from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
 from boundaryc.emit.merging import branch_input, merge
+from boundaryc.emit.reuse import Reuse, place
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.transfer import transferred
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.plan import ops
-from boundaryc.plan.access import access
+from boundaryc.plan.access import Access, access
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
 
-def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
-    """Drafts, merges and names the functions of ``topology``."""
+def topology_functions(
+    plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = None
+) -> TopologyFunctions:
+    """Drafts, merges and names the functions of ``topology``.
+
+    ``reuse`` has what other topologies of the same plan have been given.
+    """
     edges = _by_repetition(plan)
     result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
     uses = list(_uses(plan, topology, edges))
-    _add_between(plan, result, uses)
-    _add_drafts(plan, result, uses)
+    shared = reuse or Reuse()
+    _add_between(plan, result, uses, shared)
+    _add_drafts(plan, result, uses, shared)
     return result
 
 
-def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
+def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
     """First what exits leave in the stream, as the exits name it."""
     cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
-    alike: dict[object, Between] = {}  # most boundaries differ in what these do not depend on
     seen: dict[tuple[str, int], tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants.setdefault(variant, VariantFunctions(variant))
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        place = (variant, id(boundary))  # policies share boundaries, which the plan keeps
-        if place not in seen:
+        here = (variant, id(boundary))  # policies share boundaries, which the plan keeps
+        if here not in seen:
             shape = _shape(variant, boundary)
             if shape not in cache:
-                found = _between(plan, variant, boundary, result.scope, alike)
+                make = partial(_between, plan, variant, boundary, reuse)
+                key = ("between", place(variant, result.plan.mesh, boundary))
+                found = reuse.drafted(key, result.scope, make)
                 cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
-            seen[place] = cache[shape]
-        result.between[use], users = seen[place]
+            seen[here] = cache[shape]
+        result.between[use], users = seen[here]
         for each in users:
             each.append(use)
     for known in result.variants.values():
@@ -64,31 +74,36 @@ def _shape(variant: str, boundary: Boundary) -> object:
 
 
 def _between(
-    plan: StackPlan, variant: str, boundary: Boundary, scope: Scope, alike: dict[object, Between]
+    plan: StackPlan, variant: str, boundary: Boundary, reuse: Reuse, scope: Scope
 ) -> Between:
     edge, calls = boundary.edge, calls_around(plan, boundary, "")
-    ways = access(boundary, regime(variant, scope.mesh).rows)
-    key = (edge, *ways.asked, calls.kept, calls.carried)
-    if key not in alike:
-        mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
-        alike[key] = between(edge, ways, scope, calls, shows=mixes)
-        left = alike[key].access
-        if plan.stack.pipeline is not None and left is not None:
-            travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
-            if any(one.travels and one.rows == "input" for one in plan.stack.captures):
-                inputs = regime(variant, scope.mesh).attention_in
-                travels = replace(travels, inputs=inputs)
-            resume = replace(alike[key].resume, transfer=travels)
-            alike[key] = replace(alike[key], resume=resume)
-    found = alike[key]
+    demands = regime(variant, scope.mesh)
+    ways = access(boundary, demands.rows)
+    # Most boundaries differ in what this part does not depend on.
+    key = ("ways", edge, ways.asked, demands.attention_in, calls.kept, calls.carried)
+    make = partial(_ways, plan, edge, ways, calls, demands.attention_in)
+    found = reuse.drafted(key, scope, make)
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
-    rows = regime(variant, scope.mesh).rows
-    handed = _handed(plan, boundary, rows)
+    handed = _handed(plan, boundary, demands.rows)
     if handed is None:
         return found
-    return overlapped(found, handed, rows, scope, calls_around(plan, handed, ""))
+    return overlapped(found, handed, demands.rows, scope, calls_around(plan, handed, ""))
+
+
+def _ways(
+    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, attention_in: int, scope: Scope
+) -> Between:
+    """The other ways across a boundary, over a pipeline cut too where there are any."""
+    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    found = between(edge, ways, scope, calls, shows=mixes)
+    if plan.stack.pipeline is None or found.access is None:
+        return found
+    travels = transferred(edge, ways, scope, calls, found.access, plan.stack.pipeline)
+    if any(one.travels and one.rows == "input" for one in plan.stack.captures):
+        travels = replace(travels, inputs=attention_in)
+    return replace(found, resume=replace(found.resume, transfer=travels))
 
 
 def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
@@ -102,39 +117,43 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     return handed_on(plan, boundary, rows)
 
 
-def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
+def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
     cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
     seen: dict[tuple[str, int], tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
-        known, place = result.variants[variant], (variant, id(boundary))
-        if place not in seen:
+        known, here = result.variants[variant], (variant, id(boundary))
+        if here not in seen:
             shape = _shape(variant, boundary)
             if shape not in cache:
-                found = _drafts(plan, result.scope, known, boundary, result.between.get(use))
+                left = _left(known, result.between.get(use))
+                make = partial(_drafts, plan, variant, boundary, left)
+                key = ("drafts", left, place(variant, result.plan.mesh, boundary))
+                found = reuse.drafted(key, result.scope, make)
                 cache[shape] = found, tuple(_users(known, found, _how(boundary)))
-            seen[place] = cache[shape]
-        result.drafts[use], users = seen[place]
+            seen[here] = cache[shape]
+        result.drafts[use], users = seen[here]
         for each in users:
             each.append(use)
     for known in result.variants.values():
         name_functions(plan, result.plan, known)
 
 
+def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
+    """The names of what a stage leaves in the stream at its exit, and where it ran without one."""
+    both = (beside.access, beside.late) if beside else (None, None)
+    exits, late = (known.accesses[one.key].name if one else "" for one in both)
+    return exits, late
+
+
 def _drafts(
-    plan: StackPlan,
-    scope: Scope,
-    known: VariantFunctions,
-    boundary: Boundary,
-    beside: Between | None,
+    plan: StackPlan, variant: str, boundary: Boundary, left: tuple[str, str], scope: Scope
 ) -> Drafts:
-    """The functions of a boundary; ``beside`` are those for outputs that are used on the way."""
-    left = beside.access if beside else None
-    found = _draft(plan, scope, boundary, known.accesses[left.key].name if left else "")
-    late = beside.late if beside else None
-    handed = late and _handed(plan, boundary, regime(known.variant, scope.mesh).rows)
-    if late and handed:
-        calls = calls_around(plan, handed, known.accesses[late.key].name)
+    """The functions of a boundary; ``left`` is what its producer leaves in the stream."""
+    found = _draft(plan, scope, boundary, left[0])
+    handed = left[1] and _handed(plan, boundary, regime(variant, scope.mesh).rows)
+    if handed:
+        calls = calls_around(plan, handed, left[1])
         found = replace(found, postprocess=postprocess(handed, scope, calls))
     return found
 

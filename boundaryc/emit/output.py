@@ -15,6 +15,7 @@ from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
 from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.emit.render import render
+from boundaryc.emit.reuse import Reuse
 from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
@@ -39,7 +40,8 @@ class Output:
 
 def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
-    groups = [each for group in alike(plan.topologies) for each in _functions(plan, group)]
+    reuse = Reuse()
+    groups = [each for group in alike(plan.topologies) for each in _functions(plan, group, reuse)]
     functions = [group[0] for group in groups]
     rowwise = rowwise_view(plan, functions)
     shared = {
@@ -80,18 +82,18 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
 
 
 def _functions(
-    plan: StackPlan, topologies: Sequence[TopologyPlan]
+    plan: StackPlan, topologies: Sequence[TopologyPlan], reuse: Reuse
 ) -> Iterator[list[TopologyFunctions]]:
     """The functions of topologies with equal plans, in groups that have the same.
 
     They have the same unless some function says how many ranks there are.
     """
-    first = topology_functions(plan, topologies[0])
+    first = topology_functions(plan, topologies[0], reuse)
     _arrange(plan, first)
     if first.scope.sized:
         yield [first]
         for topology in topologies[1:]:
-            own = topology_functions(plan, topology)
+            own = topology_functions(plan, topology, reuse)
             _arrange(plan, own)
             yield [own]
     else:
