@@ -26,8 +26,13 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
     calls = Calls(
-        *(producer, consumer, shown(plan.stack, consumer)),
-        *(None, read, imported_names(plan), access),
+        producer=producer,
+        consumer=consumer,
+        shown=shown(plan.stack, consumer),
+        update=None,
+        read=read,
+        names=imported_names(plan),
+        access=access,
         captures=boundary.edge.target.captures,
         lora=plan.stack.lora,
         streams=plan.stack.streams,

@@ -82,7 +82,7 @@ def _leading(
 
     ``before`` has the last steps of the ways with the fewest collectives to each state.
     """
-    kept: dict[int, set[int]] = {first: set()} | {number: set() for number in ends}
+    kept: dict[int, set[int]] = {number: set() for number in (first, *ends)}
     todo = list(kept)
     while todo:
         for number, index in before[todo.pop()]:

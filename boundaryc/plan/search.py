@@ -50,9 +50,17 @@ class Moves:
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
         self.transitions = transitions(facts)
-        self.fewest = fewest(facts)
+        self._fewest = fewest(facts)
         self._costs: dict[int, Cost] = {}
         self._ranks: dict[Order, Ranks] = {}
+
+    def every(self, scatter: int) -> Ways:
+        """Every legal step of a state, where sums may be scattered over ``scatter`` alone."""
+        return self.transitions.scattering(scatter)
+
+    def leading(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
+        """Those that may be on the cheapest way where collectives come first."""
+        return self._fewest(first, goals, scatter)
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
@@ -125,10 +133,10 @@ def search(
 
     Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
     """
-    first, every = moves.transitions.number(start), moves.transitions.scattering(scatter)
+    first, every = moves.transitions.number(start), moves.every(scatter)
     if order.alpha is not None:
         return _followed(first, goals, moves, order, every)[0]
-    found, tied = _followed(first, goals, moves, order, moves.fewest(first, goals, scatter))
+    found, tied = _followed(first, goals, moves, order, moves.leading(first, goals, scatter))
     if not tied:
         return found
     return {**found, **_followed(first, tied, moves, order, every)[0]}

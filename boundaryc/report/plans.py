@@ -13,7 +13,7 @@ from pathlib import Path
 
 from boundaryc.graph.build import FINAL, MERGE, Edge
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.plan.tables import MANY_ROWS
+from boundaryc.plan.task import MANY_ROWS
 from boundaryc.report.deployments import WIDTH, branched, deployed
 from boundaryc.report.moves import described, moved
 from boundaryc.report.reference import Reference, Sent, least
