@@ -108,6 +108,10 @@ def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
 
 
+HASH = "\n    manifest_hash"
+"""What the hash of all that a topology runs is assigned to; it is rendered without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Module:
     """A module of functions without the docstring, which names its topology."""
@@ -141,9 +145,8 @@ def _topology(
     shared: Mapping[str, str],
 ) -> dict[str, str]:
     """The modules of one topology, which run with those that all topologies share."""
-    view = topology_view(plan, functions, tables, "")
     modules = {
-        "__init__.py": render("topology.py.jinja", view),
+        "__init__.py": render("topology.py.jinja", topology_view(plan, functions, tables)),
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
     }
     for one in modules_of:
@@ -152,5 +155,7 @@ def _topology(
         text = render("module.py.jinja", ModuleView(doc, one.imports, one.blocks))
         modules[f"{one.part.module}.py"] = text
     around = {f"../{name}": text for name, text in shared.items()}
-    hashed = replace(view, hash=tree_hash(origin, around | modules))
-    return modules | {"__init__.py": render("topology.py.jinja", hashed)}
+    before, empty, after = modules["__init__.py"].partition(f'{HASH} = ""')
+    assert empty
+    hashed = f'{before}{HASH} = "{tree_hash(origin, around | modules)}"{after}'
+    return modules | {"__init__.py": hashed}

@@ -21,9 +21,9 @@ WIDTH = 100
 
 
 class Dumped(NamedTuple):
-    """A value as JSON: on one line, and laid out for its depth in a document."""
+    """A value as JSON: on one line, None for one too long, and laid out for its depth."""
 
-    line: str
+    line: str | None
     text: str
 
 
@@ -79,14 +79,22 @@ def _dumped(value: object, depth: int = 0, *, key: str = "") -> Dumped:
     else:
         line = json.dumps(value)
         return Dumped(line, line)
-    line = ", ".join(name + part.line for name, part in zip(names, parts, strict=True))
-    line = f"{start}{line}{end}"
-    short = 2 * depth + len(key) + len(line) < WIDTH and key not in ("ops", "lines")
-    if short or not value:
-        return Dumped(line, line)
+    one_line = _one_line(start, names, parts, end)
+    short = one_line is not None and 2 * depth + len(key) + len(one_line) < WIDTH
+    if one_line is not None and (not value or (short and key not in ("ops", "lines"))):
+        return Dumped(one_line, one_line)
     inner = "\n" + " " * (2 * depth + 2)
     items = (f"{inner}{name}{part.text}" for name, part in zip(names, parts, strict=True))
-    return Dumped(line, f"{start}{','.join(items)}{inner[:-2]}{end}")
+    return Dumped(one_line, f"{start}{','.join(items)}{inner[:-2]}{end}")
+
+
+def _one_line(start: str, names: list[str], parts: list[Dumped], end: str) -> str | None:
+    """All parts on one line, if they may be short enough for it."""
+    lines = [part.line for part in parts if part.line is not None]
+    if len(lines) < len(parts):
+        return None
+    line = ", ".join(name + part for name, part in zip(names, lines, strict=True))
+    return f"{start}{line}{end}" if len(line) < WIDTH else None
 
 
 def _few_rows(topology: TopologyPlan, variant: str) -> dict[str, int]:

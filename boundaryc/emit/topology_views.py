@@ -139,9 +139,9 @@ def _joined(mesh: Mesh, axes: int) -> str:
 
 
 def topology_view(
-    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables, tree_hash: str
+    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
 ) -> TopologyView:
-    """The view of a topology's ``__init__.py``; ``tree_hash`` identifies all that it runs."""
+    """The view of a topology's ``__init__.py``, without the hash of all that it runs."""
     topology = functions.plan
     title = f"{plan.stack.name} on {topology.spec.name}"
     kinds = sorted({layer.kind.name for _, layer in tables.layers})
@@ -164,7 +164,6 @@ def topology_view(
         providers=quoted(plan.stack.fusion) if plan.stack.fusion else "",
         base=_base(plan),
         final_bias=bool(_final_bias(plan)),
-        hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),

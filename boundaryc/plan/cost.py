@@ -96,17 +96,20 @@ _DIGITS = 64
 def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
     """The cost of running ``op`` in ``state``, in which it is legal."""
     before = int(not state.handed_off)
-    if isinstance(op, HandOff | Slice | ResidualSlice | Enter):
-        return Cost(before_hand_off=before, operations=1)  # a view at most
-    wire = _wire(op, state, facts)
-    return Cost(
-        collectives=_tensors(op, state, facts) if wire else 0,
-        wire=wire,
-        device=_device(op, state, facts),
-        joins=int(isinstance(op, Join)),
-        before_hand_off=before,
-        operations=1,
-    )
+    if isinstance(op, _VIEWS):
+        return Cost(0, 0, 0, 0, before, 1)
+    wire = _wire(op, state, facts) if isinstance(op, _SENDING) else 0
+    collectives = _tensors(op, state, facts) if wire else 0
+    device = _device(op, state, facts)
+    return Cost(collectives, wire, device, int(isinstance(op, Join)), before, 1)
+
+
+_VIEWS = (HandOff, Slice, ResidualSlice, Enter)
+"""What makes a view at most."""
+_SENDING = (
+    *(AllReduce, QuantizedAllReduce, ReduceScatter, AllGather, GatherSum),
+    *(Capture, ResidualGather),
+)
 
 
 def _rows(mask: int, facts: EdgeFacts) -> int:

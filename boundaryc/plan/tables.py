@@ -62,10 +62,12 @@ class Planner:
     def _planned(self, column: Column, policy: str, facts: Facts) -> tuple[Table, Table]:
         few, repeated = self._found(self.small, column, policy, facts), self.task.repeated
         table, wire = _table(few, facts), _wire(repeated, few)
-        if not wire:
-            return table, table  # nothing sends less than nothing
+        # Another collective costs ``alpha`` more, and saves at most all that is sent: of what is
+        # met again and again, which comes first, and of the rest.
+        if max(wire) < self.task.alpha or not any(wire):
+            return table, table
         many = self._found(self.large, column, policy, facts)
-        if _wire(repeated, many) >= wire:
+        if _whole(_wire(repeated, many)) >= _whole(wire):
             return table, table
         return table, _table(many, facts)
 
@@ -106,9 +108,17 @@ def total(graph: StageGraph, table: Table) -> Cost:
     return Cost.total(costs)
 
 
-def _wire(repeated: frozenset[Edge], found: Layout) -> int:
-    """What all boundaries send together."""
-    return sum(path.cost.wire * _weight(repeated, edge) for edge, (_, _, path) in found.items())
+def _wire(repeated: frozenset[Edge], found: Layout) -> tuple[int, int]:
+    """What the boundaries send that the stack meets again and again, and what the others do."""
+    sent = [0, 0]
+    for edge, (_, _, path) in found.items():
+        sent[edge not in repeated] += path.cost.wire
+    return sent[0], sent[1]
+
+
+def _whole(wire: tuple[int, int]) -> int:
+    """What all of them send together."""
+    return wire[0] * REPEATED + wire[1]
 
 
 def _weight(repeated: frozenset[Edge], edge: Edge) -> int:

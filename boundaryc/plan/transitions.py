@@ -131,8 +131,7 @@ class Scattering(dict[int, tuple[Step, ...]]):
 
 def _priced(op: Operation, state: State) -> tuple[object, ...]:
     """What an operation's price depends on, beside the facts."""
-    moves_residual = isinstance(op, ResidualGather | Capture)
-    residual = state.residual if moves_residual else None
+    residual = state.residual if isinstance(op, (ResidualGather, Capture)) else None
     return (state.phase, state.rows, residual, state.quantized, state.handed_off)
 
 
