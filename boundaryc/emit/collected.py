@@ -49,7 +49,7 @@ class VariantFunctions:
 
     ``beside`` are those for a model that uses outputs between stages; ``accesses`` and ``resumes``
     are what they make up. ``parts`` and ``parts_beside`` are the modules of both, ``homes`` and
-    ``homes_beside`` say in which of them a name is.
+    ``homes_beside`` say in which of them a name is. ``told`` is what is sent at each boundary.
     """
 
     variant: str
@@ -62,6 +62,7 @@ class VariantFunctions:
     parts_beside: tuple[Part, ...] = ()
     homes: dict[str, str] = field(default_factory=dict)
     homes_beside: dict[str, str] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

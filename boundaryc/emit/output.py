@@ -14,7 +14,7 @@ from boundaryc.emit.norms import Norms
 from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
 from boundaryc.emit.plan_json import plan_json, shared_plan
-from boundaryc.emit.render import render
+from boundaryc.emit.render import docstring, render
 from boundaryc.emit.reuse import Reuse
 from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
@@ -23,8 +23,8 @@ from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.tables import TopologyTables, topology_tables
 from boundaryc.emit.topology_views import layout_view, topology_view
-from boundaryc.emit.variant_views import variant_doc, variant_parts
-from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.emit.variant_views import edge_lines, variant_doc, variant_parts
+from boundaryc.emit.views import ModuleView
 from boundaryc.plan.alike import alike
 from boundaryc.plan.result import StackPlan, TopologyPlan
 
@@ -103,6 +103,7 @@ def _functions(
 def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
     """Puts functions into modules, which gives them their whole names."""
     for known in functions.variants.values():
+        known.told = tuple(edge_lines(plan, functions, known))
         known.parts = variant_parts(plan, functions, known)
         known.parts_beside = access_parts(functions, known)
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
@@ -118,22 +119,24 @@ class _Module:
 
     part: Part
     known: VariantFunctions
-    imports: Lines
-    blocks: tuple[Lines, ...]
+    text: str
 
 
 def _modules(plan: StackPlan, functions: TopologyFunctions) -> tuple[_Module, ...]:
     """The modules of functions of a topology, which those with the same functions share."""
     return tuple(
-        _Module(
-            part,
-            known,
-            part_imports(plan, part, known.homes | known.homes_beside),
-            tuple(block.lines for block in part.blocks),
-        )
+        _Module(part, known, _text(plan, part, known))
         for known in functions.variants.values()
         for part in (*known.parts, *known.parts_beside)
     )
+
+
+def _text(plan: StackPlan, part: Part, known: VariantFunctions) -> str:
+    """A module from the end of its docstring on."""
+    doc = (part.module,)
+    imports = part_imports(plan, part, known.homes | known.homes_beside)
+    view = ModuleView(doc, imports, tuple(block.lines for block in part.blocks))
+    return render("module.py.jinja", view).removeprefix(docstring(doc))
 
 
 def _topology(
@@ -152,8 +155,7 @@ def _topology(
     for one in modules_of:
         beside = one.part in one.known.parts_beside
         doc = (access_doc if beside else variant_doc)(plan, functions, one.known, one.part)
-        text = render("module.py.jinja", ModuleView(doc, one.imports, one.blocks))
-        modules[f"{one.part.module}.py"] = text
+        modules[f"{one.part.module}.py"] = f"{docstring(doc)}{one.text}"
     around = {f"../{name}": text for name, text in shared.items()}
     before, empty, after = modules["__init__.py"].partition(f'{HASH} = ""')
     assert empty

@@ -29,8 +29,8 @@ def variant_parts(
     plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
 ) -> tuple[Part, ...]:
     """The modules of one batch variant; divided, what runs after a stage is in one of its own."""
-    told = len(edge_lines(plan, functions, known))
-    return divided(known.variant, "after", tuple(_blocks(plan, functions, known)), told=told)
+    blocks = tuple(_blocks(plan, functions, known))
+    return divided(known.variant, "after", blocks, told=len(known.told))
 
 
 def _blocks(
@@ -121,7 +121,7 @@ def variant_doc(
     cut = f", batches cut evenly over {listed(even)}" if even else ""
     lines += wrapped("", f"What runs at each boundary, in order (policy {auto}{cut}):")
     lines.append("")
-    lines += edge_lines(plan, functions, known)
+    lines += known.told
     alternatives = any(named.when for named in known.functions.values())
     if alternatives:
         lines += ["", 'Functions that differ by batch, policy or place say so under "when".']

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from boundaryc.plan.access import Ops
+from boundaryc.plan.access import Ops, in_twos
 from boundaryc.plan.alike import alike
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
@@ -30,16 +30,21 @@ def approve(plan: StackPlan) -> StackPlan:
 
     Boundaries that differ only in the sizes of their mesh are one: the checker chooses sizes.
     """
+    judged: set[object] = set()
     for topology, *_ in alike(plan.topologies):
-        judged: set[object] = set()
+        met: set[object] = set()
         for variant, table in _distinct(topology):
             _check_merges(table)
             rows = regime(variant, topology.mesh).rows
             for boundary in table.values():
                 even = boundary.facts.even & _fixed(boundary.path.ops)
-                form = boundary.facts._replace(even=even, scatter=0, scatter_by_size=False)
                 # Many batches share a path, which the plan keeps: it is told by its identity.
-                same = (rows, boundary.edge, boundary.start, boundary.goal, form, id(boundary.path))
+                here = (rows, boundary.edge, boundary.start, boundary.goal, even, id(boundary.path))
+                if here in met:
+                    continue
+                met.add(here)
+                form = boundary.facts._replace(even=even, scatter=0, scatter_by_size=False)
+                same = (*here[:4], in_twos(form), boundary.path.ops)
                 if same not in judged:
                     judged.add(same)
                     _judge(plan, boundary, rows, len(topology.mesh.atoms))

@@ -23,8 +23,8 @@ class Fewest:
     """Finds these ways under facts that agree in what collectives are counted by."""
 
     def __init__(self, form: EdgeFacts, every: Transitions) -> None:
-        self.form, self.transitions = form, every
-        self._counts: dict[int, int] = {}
+        self.transitions = every
+        self._counts = _Counts(form, every)
         self._known: dict[tuple[int, frozenset[Goal], int], Ways] = {}
 
     def __call__(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
@@ -40,6 +40,7 @@ class Fewest:
 
     def _found(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
         steps, ends = self.transitions.scattering(scatter), self.transitions.goals
+        counts = self._counts
         least, done = {first: 0}, set[int]()
         before: dict[int, list[tuple[int, int]]] = {first: []}
         met, furthest = set[Goal](), -1
@@ -54,7 +55,7 @@ class Fewest:
                 met.add(goal)
                 furthest = count
             for index, step in enumerate(steps[number]):
-                reached, after = count + self._count(step.price), step.after
+                reached, after = count + counts[step[1]], step[0]
                 known = least.get(after)
                 if known is None or reached < known:
                     least[after], before[after] = reached, [(number, index)]
@@ -67,12 +68,18 @@ class Fewest:
             for number, kept in leading.items()
         }
 
-    def _count(self, number: int) -> int:
-        known = self._counts.get(number)
-        if known is None:
-            op, state = self.transitions.priced[number]
-            known = self._counts[number] = price(op, state, self.form).collectives
-        return known
+
+class _Counts(dict[int, int]):
+    """How many collectives steps of a price take, computed as they are asked for."""
+
+    def __init__(self, form: EdgeFacts, every: Transitions) -> None:
+        super().__init__()
+        self._form, self._transitions = form, every
+
+    def __missing__(self, number: int) -> int:
+        op, state = self._transitions.priced[number]
+        count = self[number] = price(op, state, self._form).collectives
+        return count
 
 
 def _leading(

@@ -8,6 +8,7 @@ context) and hang together loosely, so exact variable elimination is cheap; see 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -45,7 +46,8 @@ def minimise(
     order_of_elimination: list[tuple[V, Factor[V, L], dict[tuple[L, ...], L]]] = []
     left = list(domains)
     while left:
-        variable = min(left, key=lambda v: (_degree(v, remaining), left.index(v)))
+        degrees = _degrees(remaining)
+        variable = min(left, key=lambda v: degrees[v])  # of equals the first one
         left.remove(variable)
         touching = [factor for factor in remaining if variable in factor.variables]
         remaining = [factor for factor in remaining if variable not in factor.variables]
@@ -60,9 +62,13 @@ def minimise(
     return assignment
 
 
-def _degree(variable: V, factors: Sequence[Factor[V, L]]) -> int:
-    touching = (factor.variables for factor in factors if variable in factor.variables)
-    return len({other for variables in touching for other in variables})
+def _degrees(factors: Sequence[Factor[V, L]]) -> Mapping[V, int]:
+    """How many variables each one shares factors with; 0 for those without a factor."""
+    near: defaultdict[V, set[V]] = defaultdict(set)
+    for factor in factors:
+        for variable in factor.variables:
+            near[variable].update(factor.variables)
+    return Counter({variable: len(others) for variable, others in near.items()})
 
 
 def _eliminate(

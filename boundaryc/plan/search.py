@@ -123,36 +123,51 @@ def _searched(
     if len(kept) == len(few):
         return few
     rest = frozenset(few.keys() - kept.keys())
-    return {**kept, **search(start, rest, moves(facts), order, scatter)}
+    most = max(order.rank(few[goal].cost) for goal in rest)
+    return {**kept, **search(start, rest, moves(facts), order, scatter, most)}
 
 
 def search(
-    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+    start: State,
+    goals: frozenset[Goal],
+    moves: Moves,
+    order: Order,
+    scatter: int,
+    most: int | None = None,
 ) -> dict[Goal, Path]:
     """The cheapest path from ``start`` to each goal that can be reached.
 
-    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
+    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit. ``most``
+    is the rank of some path to each goal at most, where such are known.
     """
     first, every = moves.transitions.number(start), moves.every(scatter)
     if order.alpha is not None:
-        return _followed(first, goals, moves, order, every)[0]
+        return _followed(first, goals, moves, order, every, most)[0]
     found, tied = _followed(first, goals, moves, order, moves.leading(first, goals, scatter))
     if not tied:
         return found
-    return {**found, **_followed(first, tied, moves, order, every)[0]}
+    most = max(order.rank(found[goal].cost) for goal in tied)
+    return {**found, **_followed(first, tied, moves, order, every, most)[0]}
 
 
 def _followed(
-    first: int, goals: frozenset[Goal], moves: Moves, order: Order, steps: Ways
+    first: int,
+    goals: frozenset[Goal],
+    moves: Moves,
+    order: Order,
+    steps: Ways,
+    most: int | None = None,
 ) -> tuple[dict[Goal, Path], frozenset[Goal]]:
     """The cheapest paths along ``steps``, and the goals of which other steps may break a tie.
 
     Of equals the state wins that is met first, and some of the ways that meet it lead nowhere.
+    What ranks above ``most`` is not followed.
     """
     ends, ranks = moves.transitions.goals, moves.ranks(order)
     best, met = {first: 0}, {first: 0}
     came: dict[int, tuple[int, Step]] = {}
     tied: set[int] = set()
+    bound = float("inf") if most is None else most
     queue = [(0, 0, first)]
     found: dict[Goal, Path] = {}
     unsure: set[Goal] = set()
@@ -169,6 +184,8 @@ def _followed(
         for step in steps[number]:
             after = step[0]
             reached = rank + ranks[step[1]]
+            if reached > bound:
+                continue
             known = best.get(after)
             if known is None or reached < known:
                 best[after], came[after] = reached, (number, step)
