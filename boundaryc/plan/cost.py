@@ -36,7 +36,7 @@ from boundaryc.plan.ops import (
     Transform,
     Update,
 )
-from boundaryc.plan.state import EdgeFacts, Phase, State, ranks_of
+from boundaryc.plan.state import EdgeFacts, Phase, State, Widths, ranks_of
 
 
 class Cost(NamedTuple):
@@ -91,6 +91,40 @@ class Order:
 
 
 _DIGITS = 64
+
+
+def scale(facts: EdgeFacts) -> EdgeFacts:
+    """The facts of an edge that costs look at; of all others, those of an edge that has none."""
+    return _NONE._replace(
+        sizes=facts.sizes,
+        quantized_sum=facts.quantized_sum,
+        quantized_tensors=facts.quantized_tensors,
+        widths=facts.widths,
+        taken_tensors=facts.taken_tensors,
+        kept_tensors=facts.kept_tensors,
+    )
+
+
+_NONE = EdgeFacts(
+    sizes=(),
+    even=0,
+    shards=0,
+    scatter=0,
+    scatter_by_size=False,
+    may_defer=False,
+    complete_on=None,
+    joins_sum=False,
+    update_at_producer=False,
+    carries=False,
+    transform_linear=False,
+    captures=(),
+    read_on=None,
+    read_local=0,
+    read_whole=0,
+    quantized_sum=0,
+    quantized_tensors=0,
+    widths=Widths(0, 0, 0, 0),
+)
 
 
 def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from boundaryc.plan.cost import Cost, Order, price
+from boundaryc.plan.cost import Cost, Order, price, scale
 from boundaryc.plan.fewest import Ways, fewest
 from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, ResidualGather
 from boundaryc.plan.state import EdgeFacts, State
@@ -51,7 +51,8 @@ class Moves:
         self.facts = facts
         self.transitions = transitions(facts)
         self._fewest = fewest(facts)
-        self._costs: dict[int, Cost] = {}
+        self._scale = scale(facts)
+        self._costs = _costs(self._scale)
         self._ranks: dict[Order, Ranks] = {}
 
     def every(self, scatter: int) -> Ways:
@@ -64,10 +65,11 @@ class Moves:
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
-        known = self._costs.get(number)
+        key = self.transitions.looked_at[number]
+        known = self._costs.get(key)
         if known is None:
             op, state = self.transitions.priced[number]
-            known = self._costs[number] = price(op, state, self.facts)
+            known = self._costs[key] = price(op, state, self._scale)
         return known
 
     def ranks(self, order: Order) -> Ranks:
@@ -76,6 +78,12 @@ class Moves:
         if known is None:
             known = self._ranks[order] = Ranks(self, order)
         return known
+
+
+@lru_cache(maxsize=1024)
+def _costs(scale: EdgeFacts) -> dict[object, Cost]:
+    """The costs that have been computed on a scale, by what they depend on."""
+    return {}
 
 
 class Ranks(dict[int, int]):
