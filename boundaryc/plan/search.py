@@ -52,7 +52,8 @@ class Moves:
         self.transitions = transitions(facts)
         self._fewest = fewest(facts)
         self._scale = scale(facts)
-        self._costs = _costs(self._scale)
+        self._shared = _costs(self._scale)
+        self._costs: dict[int, Cost] = {}
         self._ranks: dict[Order, Ranks] = {}
 
     def every(self, scatter: int) -> Ways:
@@ -65,11 +66,17 @@ class Moves:
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
+        known = self._costs.get(number)
+        if known is None:
+            known = self._costs[number] = self._cost(number)
+        return known
+
+    def _cost(self, number: int) -> Cost:
         key = self.transitions.looked_at[number]
-        known = self._costs.get(key)
+        known = self._shared.get(key)
         if known is None:
             op, state = self.transitions.priced[number]
-            known = self._costs[key] = price(op, state, self._scale)
+            known = self._shared[key] = price(op, state, self._scale)
         return known
 
     def ranks(self, order: Order) -> Ranks:
