@@ -3,6 +3,7 @@
 # make soak    long fuzzing and killed compilations; each states its seed and can be resumed
 # make prove   the whole matrix of every stack on simulated ranks, and of the Hugging Face models;
 #              writes docs/proof.md and docs/hugging_face.md
+# make bench   the benchmarks that need no GPU; benchmarks/README.md has what they found
 # make lint    ruff and mypy
 #
 # Everything is installed into .venv first; PYTHON names the interpreter to make it with (3.11 or newer).
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test soak prove lint clean
+.PHONY: demo test soak prove bench lint clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -36,6 +37,10 @@ prove: $(READY)
 	    --journal build/prove.jsonl --report docs/proof.md
 	$(BIN)/python -m examples.prove --jobs $(JOBS) \
 	    --journal build/hugging_face.jsonl --report docs/hugging_face.md
+
+bench: $(READY)
+	failed=0; for name in plans startup simulated compile host; do \
+	    echo "== $$name"; $(BIN)/python -m benchmarks.$$name || failed=1; done; exit $$failed
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from boundaryc.emit.between import MOVED, AccessDraft, ResumeDraft
 from boundaryc.emit.collected import Named, TopologyFunctions, VariantFunctions
+from boundaryc.emit.crossings import told_of
 from boundaryc.emit.drafts import Draft, rendered
 from boundaryc.emit.function_names import access_module
 from boundaryc.emit.layout_text import closed, indented, tuple_lines, wrapped
@@ -27,6 +29,9 @@ ABOUT = (
 )
 
 
+ALIKE = 'Ways that do the same are one function, which says under "for" which they are.'
+
+
 def access_parts(functions: TopologyFunctions, known: VariantFunctions) -> tuple[Part, ...]:
     """The other modules of a batch variant; divided, each way into a stage is in one of its own."""
     return divided(access_module(known.variant), "to", tuple(_blocks(functions, known)))
@@ -38,6 +43,8 @@ def access_doc(
     """The docstring of one of these modules."""
     stack, topology = plan.stack.name, functions.plan.spec.name
     title, about = "What runs when a model uses an output between two stages", ABOUT
+    if any(len(named.crossings) > 1 for named in known.beside.values()):
+        about = f"{ABOUT} {ALIKE}"
     if part.stage is not None:
         target = shown(plan.stack, part.stage)
         title = f"What runs when a model uses an output, on the way to {target}"
@@ -60,9 +67,13 @@ def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[B
             if draft.key not in written:
                 written.add(draft.key)
                 named = known.beside[draft.key]
-                lines = rendered(draft, named.name, "", named.when)
-                # What moves or sums one tensor leads to no stage.
-                yield Block(named.name, lines, None if draft.params == MOVED else stage, draft)
+                doc = draft.doc
+                if named.crossings:
+                    doc = told_of(doc, draft.sends, named.crossings)
+                lines = rendered(replace(draft, doc=doc), named.name, "", named.when)
+                # What moves or sums one tensor leads to no stage, or it leads to several.
+                shared = draft.params == MOVED or len({way.target for way in named.crossings}) > 1
+                yield Block(named.name, lines, None if shared else stage, draft)
 
     # Those without a function stand at the end: a module begins with one.
     accesses = [left for left in known.accesses.values() if left.draft.functions()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from boundaryc.emit.calls import Calls
+from boundaryc.emit.crossings import Crossing
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step, replayed
@@ -32,13 +33,12 @@ def addition(edge: Edge, ways: Access, scope: Scope, calls: Calls) -> Draft | No
     written = State(Phase.STREAM, ways.stack_rows, 0, ways.stack_rows, handed_off=True)
     added = Step(ops.Addition(), written, written)
     way = Way(
-        f"{edge.producer}_with_addition_to_{edge.consumer}",
-        f"From {edge.producer}, with an addition,",
         start,
         (*folded, added, *replayed(ways.written, written, facts)),
         ways.goal,
         ("hidden = stream.take(hidden)",),
         "Tensor | OwedOutput",
+        crossing=Crossing(edge.producer, "with_addition", edge.consumer, calls.shown),
     )
     found = crossed(way, edge.consumer, scope, replace(calls, kept=False))
     hidden, batch, *read = found.params

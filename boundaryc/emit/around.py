@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from boundaryc.emit.beside import next_update
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.norms import norm_call
@@ -47,7 +48,7 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         return replace(calls, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
-    following = plan.operations[target.update] if target else None
+    following = next_update(plan, target.name) if target else None
     calls = replace(
         calls,
         update=update,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from boundaryc.emit.additions import addition
 from boundaryc.emit.calls import Calls, Names
+from boundaryc.emit.crossings import WRITTEN, Crossing
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
@@ -155,8 +156,8 @@ def overlapped(found: Between, handed: Boundary, rows: int, scope: Scope, calls:
     opening = "hidden = stream.take(hidden)"
     if state.phase is Phase.STREAM:
         opening = "stream.take(hidden)"
-    base, origin = f"{source}_handed_to_{edge.consumer}", f"From {source}, handed on,"
-    way = Way(base, origin, state, steps(handed)[1], handed.goal, (opening,))
+    crossing = Crossing(source, "handed", edge.consumer, calls.shown)
+    way = Way(state, steps(handed)[1], handed.goal, (opening,), crossing=crossing)
     resume = replace(found.resume, handed=crossed(way, edge.consumer, scope, calls))
     return replace(found, resume=resume, late=left_behind(ways, scope, calls))
 
@@ -176,7 +177,7 @@ def left_behind(ways: Access, scope: Scope, calls: Calls) -> AccessDraft:
         base = f"spread_to_{_label(scope.mesh, state.rows)}"
         title = f"An extra contribution, {rows(scope.mesh, ways.stack_rows)}, on the output's rows"
         base += "_by_token" * state.by_token
-        spread = _moved(ways, ways.spread, ways.stack_rows, scope, base, title)
+        spread = moved(ways, ways.spread, ways.stack_rows, scope, base, title)
     return AccessDraft(
         base=state_name(scope.mesh, state),
         update=_words(calls),
@@ -265,7 +266,7 @@ def as_word(step: str) -> str:
     return re.sub(r"\W+", "_", step.replace(" over ", " ").replace("-", "minus "))
 
 
-def _moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
+def moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
     """A tensor moved from the rows ``before`` to others."""
     wanted = "it is wanted"
     calls = Calls("", "", "", None, RAW, {})
@@ -290,8 +291,8 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
     written = State(Phase.STREAM, stack, 0, stack, handed_off=True)
     opening = ("stream.residual = stream.take(hidden)",)
     sequence = replayed(ways.written, written, facts)
-    base = f"written_to_{edge.consumer}"
-    from_written = Way(base, "From the written stream", written, sequence, goal, opening)
+    crossing = Crossing("", WRITTEN, edge.consumer, calls.shown)
+    from_written = Way(written, sequence, goal, opening, crossing=crossing)
     completed = None
     if ways.completed is not None:
         done = ways.done
@@ -299,8 +300,8 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
         if done.phase is Phase.STREAM:
             taken = "stream.residual = stream.take(hidden)"
         sequence = replayed(ways.completed, done, facts)
-        base, origin = f"{source}_completed_to_{edge.consumer}", f"From {source}, completed,"
-        way = Way(base, origin, done, sequence, goal, (taken,))
+        crossing = Crossing(source, "completed", edge.consumer, calls.shown)
+        way = Way(done, sequence, goal, (taken,), crossing=crossing)
         completed = crossed(way, edge.consumer, scope, calls)
     kept = calls.kept
     to_producer, to_input = Shown(), Shown()
@@ -335,7 +336,7 @@ def _shown(
     title = f"The residual that was read, {rows(mesh, goal.residual)}, on {lying(mesh, after)}"
     base += "_by_token" * by_token
     gathers = any(isinstance(op, ops.AllGather) for op in path)
-    move = _moved(ways, path, goal.residual, scope, base, title)
+    move = moved(ways, path, goal.residual, scope, base, title)
     return Shown(move, owned=kept and not gathers, allocates=gathers)
 
 
@@ -351,13 +352,13 @@ def empty(boundary: Boundary, scope: Scope, calls: Calls) -> Draft | None:
         opening = "stream.take(hidden)"
     source = boundary.edge.producer or "start"
     way = Way(
-        f"{source}_to_{FINAL}_empty",
-        f"From {source}, without rows," if own else f"Without a norm from {source}",
         start,
         sequence,
         boundary.goal,
         (opening,),
         "Tensor | OwedOutput",
+        f"{source}_to_{FINAL}_empty",
+        f"From {source}, without rows," if own else f"Without a norm from {source}",
     )
     if own:
         return crossed(way, FINAL, scope, calls)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
+from boundaryc.emit.crossings import Crossing, name_of
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.parts import Part
@@ -29,13 +30,19 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class Named(Generic[DraftT]):
-    """A draft with its uses and, in the end, its name."""
+    """A draft with its uses and, in the end, its name; ``crossings`` are the ways that it is."""
 
     draft: DraftT
     uses: list[Use] = field(default_factory=list)
     how: str = ""
     name: str = ""
     when: tuple[str, ...] = ()
+    crossings: list[Crossing] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        """The name it would like."""
+        return name_of(self.crossings) if self.crossings else self.draft.base
 
     def following(self, stack: Stack) -> str:
         """What comes after the stage whose exit this is, for people."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from boundaryc.emit.between import Between
 from boundaryc.emit.calls import Calls
+from boundaryc.emit.crossings import Crossing
 from boundaryc.emit.drafts import Draft, Drafts, Way, adds_tail, crossed
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.scope import Scope
@@ -57,10 +58,8 @@ def finalized(
     edge, after = boundary.edge, steps(boundary)[1]
     start = after[0].before
     first = Step(ops.Finalize(), start, start)
-    base = f"{edge.producer}_finalized_to_{edge.consumer}"
-    way = Way(
-        base, f"From {edge.producer}, not finalised,", start, (first, *after), boundary.goal, ()
-    )
+    crossing = Crossing(edge.producer, "finalized", edge.consumer, calls.shown)
+    way = Way(start, (first, *after), boundary.goal, (), crossing=crossing)
     found = crossed(way, edge.consumer, scope, calls)
     _, *rest = found.params
     params = ("experts: ExpertRows", *rest)
@@ -77,6 +76,6 @@ def behind(boundary: Boundary, scope: Scope, calls: Calls, fused: FusedSum | Non
     tail = after[read + 1 :]
     if not (tail or calls.lora or calls.latent):
         return None
-    base, origin = f"{edge.producer}_fused_to_{edge.consumer}", f"From {edge.producer}, fused,"
-    way = Way(base, origin, after[read].after, tail, boundary.goal, ())
+    crossing = Crossing(edge.producer, "fused", edge.consumer, calls.shown)
+    way = Way(after[read].after, tail, boundary.goal, (), crossing=crossing)
     return crossed(way, edge.consumer, scope, calls)

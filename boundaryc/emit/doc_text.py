@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from boundaryc.emit.calls import Script
+from boundaryc.emit.how import Collective
 from boundaryc.emit.layout_text import wrapped
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
 from boundaryc.plan.transitions import Goal
@@ -44,11 +47,16 @@ def rows(mesh: Mesh, mask: int, by_token: bool = False) -> str:
 
 def collectives(script: Script) -> list[str]:
     """What a function sends, in order, each with its reason."""
-    if not script.collectives:
+    return sent(script.collectives)
+
+
+def sent(found: Sequence[Collective]) -> list[str]:
+    """The same of its collectives."""
+    if not found:
         return ["collectives: none"]
     lines = ["collectives:"]
-    width = max(len(collective.text) for collective in script.collectives)
-    for collective in script.collectives:
+    width = max(len(collective.text) for collective in found)
+    for collective in found:
         first = f"  {collective.text:<{width}}  "
         lines.extend(wrapped(first, collective.why, indent=4))
     return lines

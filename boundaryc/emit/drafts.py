@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from boundaryc.emit import quantized
 from boundaryc.emit.additive import Shares, added, added_before, helpers, keywords, told_before
 from boundaryc.emit.calls import Calls, Script
+from boundaryc.emit.crossings import ORIGIN, SHOWN, SOURCE, TARGET, Crossing
 from boundaryc.emit.doc_text import NEXT, collectives, contract, lying, summary, told
 from boundaryc.emit.how import Collective, How
 from boundaryc.emit.latent import add_latent
@@ -30,7 +31,7 @@ class Draft:
 
     ``base`` is the name it would like, ``params`` and ``returns`` its typed signature, ``doc`` its
     docstring line by line, ``body`` its statements. ``needs`` are names to import; ``access`` is
-    what an exit leaves in the stream.
+    what an exit leaves in the stream. A ``crossing`` has its name and those in ``doc`` elsewhere.
     """
 
     base: str
@@ -44,6 +45,7 @@ class Draft:
     custom: frozenset[str] = frozenset()
     sends: tuple[Collective, ...] = ()
     access: str = ""
+    crossing: Crossing | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -135,18 +137,18 @@ def draft(
 class Way:
     """One way across a boundary: from a state in which the stream may be, by these steps.
 
-    ``base`` is the name it would like and ``origin`` where it starts, for people; ``goal`` is where
-    it ends. ``opening`` takes
-    what the model passes on, a ``given``.
+    ``goal`` is where it ends. ``opening`` takes what the model passes on, a ``given``. ``base`` is
+    the name it would like and ``origin`` where it starts, for people; a ``crossing`` has neither.
     """
 
-    base: str
-    origin: str
     start: State
     steps: tuple[Step, ...]
     goal: Goal
     opening: tuple[str, ...]
     given: str = "Tensor"
+    base: str = ""
+    origin: str = ORIGIN
+    crossing: Crossing | None = None
 
 
 def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Step, ...]) -> Draft:
@@ -159,12 +161,14 @@ def _prepare(boundary: Boundary, scope: Scope, calls: Calls, sequence: tuple[Ste
     source = edge.producer or "start"
     given = "Tensor" if edge.producer == ENTRY else "Tensor | OwedOutput"
     base = f"{source}_to_{edge.consumer}"
-    way = Way(base, f"From {source}", start, sequence, boundary.goal, opening, given)
+    way = Way(start, sequence, boundary.goal, opening, given, base, f"From {source}")
     return crossed(way, edge.consumer, scope, calls)
 
 
 def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     """The function that takes a way across a boundary to the stage ``target``."""
+    if way.crossing:
+        calls = replace(calls, producer=SOURCE, consumer=TARGET, shown=SHOWN)
     script = Writer(scope, calls, at_producer=False).write(way.steps)
     read = calls.read
     published: tuple[str, ...] = ()
@@ -179,7 +183,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         named += tuple(f"{name}: InputScale" for name in calls.quantize.params)
         results = quantized.returned(calls.quantize, "hidden")
     if calls.latent:
-        add_latent(script, target, way.goal, scope)
+        add_latent(script, calls.consumer, way.goal, scope)
         named, results = (*named, "qkv_latent: Any"), (*results, "latent")
     tensors = ", ".join(["Tensor"] * len(results))
     title = f"{way.origin} to {calls.shown}"
@@ -200,6 +204,7 @@ def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
         needs=frozenset(script.helpers | needs),
         custom=frozenset(script.custom),
         sends=tuple(script.collectives),
+        crossing=way.crossing,
     )
 
 

@@ -13,6 +13,7 @@ from boundaryc.emit.collected import (
     VariantFunctions,
     distinct,
 )
+from boundaryc.emit.crossings import Crossing, each_of, traits_of
 from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.when import when
@@ -27,8 +28,10 @@ def name_beside(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions
     _name_all(known.beside.values(), taken, auto, str)
     _name_all(known.accesses.values(), taken, auto, str.upper)
     _name_all(known.resumes.values(), taken, auto, str.upper)
-    for group in by_base(known.beside.values()):
+    rest = [one for one in known.beside.values() if not one.crossings]
+    for group in by_base(rest):
         _tell_apart(plan, topology, known, group, leaving=False)
+    _tell_ways_apart(plan, topology, known)
 
 
 def name_functions(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
@@ -55,11 +58,25 @@ def _tell_apart(
         named.when = when(plan, topology, known.variant, named.uses, every, leaves=leaves)
 
 
+def _tell_ways_apart(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+    """Says when a way runs of which there are several functions, each perhaps other ways too."""
+    by_way: dict[Crossing, list[Named[Draft]]] = {}
+    for named in known.beside.values():
+        for way in named.crossings:
+            by_way.setdefault(way, []).append(named)
+    for named in known.beside.values():
+        rivals = [rival for way in named.crossings for rival in by_way[way] if rival is not named]
+        if rivals:
+            every = {use.edge for one in (named, *rivals) for use in one.uses}
+            several = len({way.target for way in named.crossings}) > 1
+            named.when = when(plan, topology, known.variant, named.uses, every, leaves=several)
+
+
 def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
     """The drafts in groups of those that would like the same name."""
     groups: dict[str, list[Named[DraftT]]] = {}
     for one in named:
-        groups.setdefault(one.draft.base, []).append(one)
+        groups.setdefault(one.base, []).append(one)
     return list(groups.values())
 
 
@@ -67,9 +84,13 @@ def _name_all(
     named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
 ) -> None:
     for group in by_base(named):
-        found = suffixes([_traits(one, auto) for one in group]) if len(group) > 1 else ("",)
+        found: tuple[str, ...] = ("",)
+        if len(group) > 1:
+            ways = traits_of(one.crossings for one in group)
+            pairs = zip(group, ways, strict=True)
+            found = suffixes([{**own, **_traits(one, auto)} for one, own in pairs])
         for one, suffix in zip(group, found, strict=True):
-            one.name = unique(case(one.draft.base), case(suffix), taken)
+            one.name = unique(case(one.base), case(suffix), taken)
 
 
 LONGEST = 80
@@ -105,7 +126,7 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
     own = _main(draft)
     return {
         "to": ""
-        if not _leaves(draft)
+        if named.crossings or not _leaves(draft)
         else f"to_{'_or_'.join(distinct(edge.consumer for edge in edges))}",
         "keeps": "" if isinstance(draft, AccessDraft) else keeping(edges),
         "update": draft.update if isinstance(draft, AccessDraft) else "",
@@ -115,6 +136,7 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
         "uneven": own.uneven if own else "",
         "after": after(edges),
         "policy": policy_words([use.policy for use in named.uses], auto),
+        "each": each_of(named.crossings),
         "batches": "_".join(map(str, sorted({use.column for use in named.uses}))),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from boundaryc.emit.around import calls_around
+from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
@@ -18,8 +19,9 @@ from boundaryc.emit.how import How
 from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.reuse import Reuse, place
 from boundaryc.emit.scope import Scope
-from boundaryc.emit.transfer import transferred
+from boundaryc.emit.transfer import transferred, with_inputs
 from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.language.model import Stack
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access, access
 from boundaryc.plan.overlap import handed_on
@@ -80,9 +82,9 @@ def _between(
     demands = regime(variant, scope.mesh)
     ways = access(boundary, demands.rows)
     # Most boundaries differ in what this part does not depend on.
-    key = ("ways", edge, ways.asked, demands.attention_in, calls.kept, calls.carried)
-    make = partial(_ways, plan, edge, ways, calls, demands.attention_in)
-    found = reuse.drafted(key, scope, make)
+    inputs = demands.attention_in if _inputs_travel(plan.stack) else None
+    key = ("ways", edge, ways.asked, inputs, calls.kept, calls.carried)
+    found = reuse.drafted(key, scope, partial(_ways, plan, edge, ways, calls, inputs))
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
@@ -93,7 +95,7 @@ def _between(
 
 
 def _ways(
-    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, attention_in: int, scope: Scope
+    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, inputs: int | None, scope: Scope
 ) -> Between:
     """The other ways across a boundary, over a pipeline cut too where there are any."""
     mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
@@ -101,9 +103,14 @@ def _ways(
     if plan.stack.pipeline is None or found.access is None:
         return found
     travels = transferred(edge, ways, scope, calls, found.access, plan.stack.pipeline)
-    if any(one.travels and one.rows == "input" for one in plan.stack.captures):
-        travels = replace(travels, inputs=attention_in)
+    if inputs is not None:
+        travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
     return replace(found, resume=replace(found.resume, transfer=travels))
+
+
+def _inputs_travel(stack: Stack) -> bool:
+    """Whether a capture on the rows of inputs goes on at cuts."""
+    return any(one.travels and one.rows == "input" for one in stack.captures)
 
 
 def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
@@ -182,7 +189,8 @@ def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> I
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
-        return Drafts(branch_input(boundary, scope, calls_around(plan, boundary, "")))
+        calls, copied = calls_around(plan, boundary, ""), copies(plan, boundary.edge)
+        return Drafts(branch_input(boundary, scope, calls, copied=copied))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
     calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
@@ -229,7 +237,10 @@ def _users(known: VariantFunctions, drafts: Drafts, how: str) -> Iterator[Users]
 
 def _users_between(known: VariantFunctions, found: Between, how: str) -> Iterator[Users]:
     for function in found.functions():
-        yield known.beside.setdefault(function.key, Named(function, how=how)).uses
+        named = known.beside.setdefault(function.key, Named(function, how=how))
+        if function.crossing and function.crossing not in named.crossings:
+            named.crossings.append(function.crossing)
+        yield named.uses
     yield known.resumes.setdefault(found.resume.key, Named(found.resume, how=how)).uses
     travels = found.resume.transfer
     for output in (*found.accesses, travels and travels.arrived):

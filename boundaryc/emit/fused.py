@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boundaryc.emit.beside import still_read
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.language.model import BUILTIN, Stage
 from boundaryc.operations import final_read
@@ -45,7 +46,7 @@ def attempted(plan: StackPlan, boundary: Boundary) -> bool:
     """Whether a fused kernel may do what the next stage does with the sum it is left."""
     if not _adds_and_norms(plan, boundary.edge) or boundary.edge.consumer == FINAL:
         return False
-    if not _has_engines(plan):
+    if not _has_engines(plan) or still_read(plan, boundary.edge):
         return False
     return _is_sum_add_norm(_after_hand_off(boundary))
 
@@ -92,6 +93,8 @@ def unfused(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> str:
         return "no sum is owed"
     if boundary.edge.consumer == FINAL:
         return "the final norm finishes no sum of its producer"
+    if _is_sum_add_norm(_after_hand_off(boundary)) and still_read(plan, boundary.edge):
+        return "a kernel may write over the residual, which the stage beside may still read"
     return "its sum is no all-reduce, or rows move beside it"
 
 

@@ -33,7 +33,7 @@ def module_imports(
     custom = {name for draft in drafts for name in draft.custom}
     runtime = sorted((needs & RUNTIME) | more, key=lambda name: (not name[0].isupper(), name))
     lines = ["from typing import Any", ""] if "Any" in needs else []
-    lines += ["from torch import Tensor", ""]
+    lines += ["from torch import Tensor", ""] if drafts else []
     names = imported_names(plan)
     outside = [(f"{plan.operations[name].call}", names[name]) for name in custom]
     lines += _first_party([("boundaryc.runtime", name, name) for name in runtime], outside)

@@ -13,11 +13,16 @@ from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
 
 
-def branch_input(boundary: Boundary, scope: Scope, calls: Calls) -> Draft:
-    """The function that takes the input of one stage to the first stage of its branch."""
+def branch_input(boundary: Boundary, scope: Scope, calls: Calls, *, copied: bool) -> Draft:
+    """The function that takes the input of one stage to the first stage of its branch.
+
+    ``copied``: the branch updates a copy of the residual, as the input may be the other one.
+    """
     edge = boundary.edge
     base, origin = f"{edge.producer}_to_{edge.consumer}", f"From the input of {edge.producer}"
-    way = Way(base, origin, boundary.start, steps(boundary)[1], boundary.goal, ())
+    origin += ", the residual copied," * copied
+    opening = ("stream.residual = stream.residual.clone()",) * copied
+    way = Way(boundary.start, steps(boundary)[1], boundary.goal, opening, base=base, origin=origin)
     return crossed(way, edge.consumer, scope, calls)
 
 

@@ -9,6 +9,7 @@ from boundaryc.emit.access_views import access_doc, access_parts
 from boundaryc.emit.collected import TopologyFunctions, VariantFunctions
 from boundaryc.emit.files import Origin, with_header
 from boundaryc.emit.functions import topology_functions
+from boundaryc.emit.kernel_parts import kernel_files
 from boundaryc.emit.manifest import manifest, tree_hash
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.parts import Part, homes, part_imports
@@ -21,8 +22,9 @@ from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
+from boundaryc.emit.table_parts import table_files
 from boundaryc.emit.tables import TopologyTables, topology_tables
-from boundaryc.emit.topology_views import layout_view, topology_view
+from boundaryc.emit.topology_views import layout_view
 from boundaryc.emit.variant_views import edge_lines, variant_doc, variant_parts
 from boundaryc.emit.views import ModuleView
 from boundaryc.plan.alike import alike
@@ -43,26 +45,7 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     reuse = Reuse()
     groups = [each for group in alike(plan.topologies) for each in _functions(plan, group, reuse)]
     functions = [group[0] for group in groups]
-    rowwise = rowwise_view(plan, functions)
-    shared = {
-        "layers.py": render("layers.py.jinja", layers_view(plan)),
-        "rowwise.py": render("rowwise.py.jinja", rowwise),
-        "kernels.py": render("kernels.py.jinja", rowwise),
-    }
-    streams = streams_view(plan, functions)
-    if streams is not None and not rowwise.kernels:
-        shared = {"layers.py": shared["layers.py"]}  # all that is row-wise has several streams
-    if streams is not None:
-        more = ("hyper.py", "hyper_kernels.py")
-        shared |= {name: render(f"{name}.jinja", streams) for name in more}
-    moves = moves_view(plan, functions)
-    if moves is not None:
-        more = ("moves.py", "move_kernels.py")
-        shared |= {name: render(f"{name}.jinja", moves) for name in more}
-    if sums_over_memory(plan, functions):
-        sums = sum_view(plan.stack.name, plan.stack.hidden_size, Norms.of(plan.stack))
-        more = ("symmetric.py", "symmetric_kernels.py")
-        shared |= {name: render(f"{name}.jinja", sums) for name in more}
+    shared = _shared(plan, functions)
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
     plans: dict[str, str] = {}
     pattern = layer_pattern(plan)
@@ -79,6 +62,29 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     files = dict(sorted(files.items()))
     files["manifest.json"] = manifest(plan, origin, files)
     return Output(plan.stack.name, origin, files)
+
+
+def _shared(plan: StackPlan, functions: Sequence[TopologyFunctions]) -> dict[str, str]:
+    """The modules that all topologies share."""
+    rowwise, streams = rowwise_view(plan, functions), streams_view(plan, functions)
+    shared = {"layers.py": render("layers.py.jinja", layers_view(plan))}
+    if streams is None or rowwise.kernels:  # or all that is row-wise has several streams
+        kernels = render("kernels.py.jinja", rowwise)
+        shared["rowwise.py"] = render("rowwise.py.jinja", rowwise)
+        shared |= kernel_files("kernels", kernels, [one.name for one in rowwise.kernels])
+    if streams is not None:
+        kernels = render("hyper_kernels.py.jinja", streams)
+        shared["hyper.py"] = render("hyper.py.jinja", streams)
+        shared |= kernel_files("hyper_kernels", kernels, [one.name for one in streams.kernels])
+    moves = moves_view(plan, functions)
+    if moves is not None:
+        more = ("moves.py", "move_kernels.py")
+        shared |= {name: render(f"{name}.jinja", moves) for name in more}
+    if sums_over_memory(plan, functions):
+        sums = sum_view(plan.stack.name, plan.stack.hidden_size, Norms.of(plan.stack))
+        more = ("symmetric.py", "symmetric_kernels.py")
+        shared |= {name: render(f"{name}.jinja", sums) for name in more}
+    return shared
 
 
 def _functions(
@@ -148,9 +154,11 @@ def _topology(
     shared: Mapping[str, str],
 ) -> dict[str, str]:
     """The modules of one topology, which run with those that all topologies share."""
+    tables_text, boundaries = table_files(plan, functions, tables)
     modules = {
-        "__init__.py": render("topology.py.jinja", topology_view(plan, functions, tables)),
+        "__init__.py": tables_text,
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
+        **boundaries,
     }
     for one in modules_of:
         beside = one.part in one.known.parts_beside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.fused_views import fused_lines, fused_slots
@@ -139,9 +139,15 @@ def _joined(mesh: Mesh, axes: int) -> str:
 
 
 def topology_view(
-    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
+    plan: StackPlan,
+    functions: TopologyFunctions,
+    tables: TopologyTables,
+    home: Mapping[str, str] | None = None,
 ) -> TopologyView:
-    """The view of a topology's ``__init__.py``, without the hash of all that it runs."""
+    """The view of a topology's ``__init__.py``, without the hash of all that it runs.
+
+    ``home`` has the modules of boundaries that are in others, by name.
+    """
     topology = functions.plan
     title = f"{plan.stack.name} on {topology.spec.name}"
     kinds = sorted({layer.kind.name for _, layer in tables.layers})
@@ -169,14 +175,13 @@ def topology_view(
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
             "",
             *bracketed_import("..layers", sorted({*kinds, "Layer"})),
-            *bracketed_import(".", _modules(functions)),
+            *(_from(home) if home else bracketed_import(".", _modules(functions))),
             "from .layout import MESH, Batch, Groups, Rows",
         ),
         columns=_columns(topology, tables.columns),
-        boundaries=tuple(
-            tuple_lines(f"{constant.name} = ", constant.value)
-            for constant in sorted(tables.boundaries, key=lambda one: _place(plan, one))
-        ),
+        boundaries=()
+        if home
+        else tuple(boundary_lines(constant) for constant in in_order(plan, tables)),
         layers=tuple(_layer(name, layer) for name, layer in tables.layers),
         tables=tuple(_table(table) for table in tables.tables),
         by_policy=_by_policy(plan, topology.tables, tables.tables),
@@ -227,6 +232,28 @@ def _modules(functions: TopologyFunctions) -> list[str]:
         found.update(known.homes.values())
         found.update(known.homes_beside[resume.name] for resume in known.resumes.values())
     return sorted(found)
+
+
+def _from(home: Mapping[str, str]) -> Lines:
+    """The imports of boundaries that are in other modules."""
+    found: dict[str, list[str]] = {}
+    for name, module in home.items():
+        found.setdefault(module, []).append(name)
+    return tuple(
+        line
+        for module, names in sorted(found.items())
+        for line in bracketed_import(f".{module}", sorted(names))
+    )
+
+
+def in_order(plan: StackPlan, tables: TopologyTables) -> list[Constant]:
+    """The boundaries as a forward meets them."""
+    return sorted(tables.boundaries, key=lambda one: _place(plan, one))
+
+
+def boundary_lines(constant: Constant) -> Lines:
+    """The value of a boundary under its name."""
+    return tuple_lines(f"{constant.name} = ", constant.value)
 
 
 def _place(plan: StackPlan, constant: Constant) -> tuple[int, bool, bool]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from boundaryc.emit.between import AccessDraft, as_word, folding, left_behind, state_name
+from boundaryc.emit.between import (
+    AccessDraft,
+    as_word,
+    folding,
+    left_behind,
+    moved,
+    state_name,
+)
 from boundaryc.emit.calls import Calls, Names
-from boundaryc.emit.doc_text import collectives, contract, summary
+from boundaryc.emit.crossings import Crossing
+from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft, Way, crossed
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import replayed
 from boundaryc.graph.build import Edge
-from boundaryc.plan.access import Access, Ops
+from boundaryc.plan.access import Access, Ops, move
 from boundaryc.plan.state import Phase, State
 from boundaryc.plan.transfer import Transfer, bound, transfer
 from boundaryc.plan.transitions import Goal
@@ -30,8 +38,9 @@ class TransferDraft:
     ``parts`` are the tensors of such an output, a name and the atoms that cut its rows, the value
     first; none where it may not travel. ``left`` and ``arrived`` are what can be done with an
     output that travelled so and with one that was finished. ``rows`` are those of the stack,
-    ``inputs`` those of token mixers' inputs, where captures on them travel. ``streams`` and
-    ``state`` are what the residual has, and what goes with it.
+    ``inputs`` those on which captures of token mixers' inputs travel, where any do, and
+    ``inputs_sent`` and ``inputs_received`` bring these to the stack's rows and back where a
+    transport may slice. ``streams`` and ``state`` are what the residual has, and what goes with it.
     """
 
     rows: int
@@ -44,6 +53,8 @@ class TransferDraft:
     left: AccessDraft | None
     arrived: AccessDraft | None
     inputs: int | None = None
+    inputs_sent: Draft | None = None
+    inputs_received: Draft | None = None
     streams: int = 1
     state: tuple[tuple[str, int], ...] = ()
 
@@ -53,6 +64,8 @@ class TransferDraft:
             "finish": self.finish,
             "finish_completed": self.finish_completed,
             "received": self.received,
+            "inputs_sent": self.inputs_sent,
+            "inputs_received": self.inputs_received,
         }
         return {field: draft for field, draft in named.items() if draft is not None}
 
@@ -86,12 +99,11 @@ def transferred(
     arrived = received = None
     if plan.received is not None and plan.finished != ways.handed_off:
         way = Way(
-            f"{edge.producer}_received_to_{edge.consumer}",
-            f"From {edge.producer}, finished by other ranks,",
             plan.finished,
             replayed(plan.received, plan.finished, ways.facts),
             ways.goal,
             ("hidden = stream.take(hidden)",),
+            crossing=Crossing(edge.producer, "received", edge.consumer, calls.shown),
         )
         received = crossed(way, edge.consumer, scope, calls)
         arrived = left_behind(_as_received(ways, plan), scope, calls)
@@ -102,7 +114,7 @@ def transferred(
         parts=parts,
         owes=bool(parts and ways.handed_off.owes),
         written=plan.written,
-        finish=None if parts else _finish(ways, plan, plan.finish, ways.handed_off, scope, calls),
+        finish=None if parts else _as_completed(ways, plan, left, scope, calls),
         finish_completed=None
         if plan.finish_completed is None
         else _finish(ways, plan, plan.finish_completed, ways.done, scope, calls),
@@ -112,6 +124,31 @@ def transferred(
         streams=calls.streams,
         state=state,
     )
+
+
+def with_inputs(
+    draft: TransferDraft, inputs: int, ways: Access, scope: Scope, payload: str
+) -> TransferDraft:
+    """``draft`` with captures on the rows ``inputs``; a complete payload is on the stack's rows.
+
+    What a transport slices over the ranks that hold equal rows must not be cut over them already.
+    """
+    stack = ways.stack_rows
+    if payload == "partial" or inputs == stack:
+        return replace(draft, inputs=inputs)
+    sent, received = (
+        _capture_moved(ways, before, after, scope)
+        for before, after in ((inputs, stack), (stack, inputs))
+    )
+    return replace(draft, inputs=stack, inputs_sent=sent, inputs_received=received)
+
+
+def _capture_moved(ways: Access, before: int, after: int, scope: Scope) -> Draft:
+    mesh = scope.mesh
+    names = (mesh.label(mask) if mask else "all" for mask in (before, after))
+    title = f"A capture that travels, {rows(mesh, before)}, on {lying(mesh, after)}"
+    path = move(before, after, ways.facts)
+    return moved(ways, path, before, scope, "captured_from_{}_to_{}".format(*names), title)
 
 
 def _parts(
@@ -135,6 +172,14 @@ def _as_received(ways: Access, plan: Transfer) -> Access:
     state = plan.finished
     ways = replace(ways, handed_off=state, done=state, complete=(), spread=())
     return replace(ways, fold=plan.fold, fold_completed=None, completed=None)
+
+
+def _as_completed(
+    ways: Access, plan: Transfer, left: AccessDraft, scope: Scope, calls: Calls
+) -> Draft | None:
+    """What finishes an output as it was left: what completes it, where that is all."""
+    found, known = _finish(ways, plan, plan.finish, ways.handed_off, scope, calls), left.complete
+    return known if found and known and found.body == known.body else found
 
 
 def _finish(

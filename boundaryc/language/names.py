@@ -43,6 +43,9 @@ _MODULES = frozenset(
     | {"topologies", "torch", "triton"}
 )
 
+_PARTS = ("hyper_kernels_of_", "kernels_of_")
+"""What modules of one kernel begin with, which stand beside the folders of topologies."""
+
 _LOCALS = frozenset(
     {"batch", "contribution", "groups", "hidden", "residual", "rows", "self", "stream"}
 )
@@ -96,7 +99,7 @@ def name_problem(kind: str, name: str) -> tuple[str, str, str] | None:
         return "BC201", f"`{name}` cannot be the name of {article(kind)}", help_
     if name in _PYTHON:
         return "BC202", f"`{name}` is a word of Python", f"choose another name, like `{name}_1`"
-    if name in RESERVED[kind]:
+    if name in RESERVED[kind] or (kind == "topology" and name.startswith(_PARTS)):
         help_ = f"choose another name; `{name}` already means something in this place"
         message = f"`{name}` is reserved and cannot be the name of {article(kind)}"
         return "BC202", message, help_

@@ -91,9 +91,9 @@ def _access(state: State, goal: Goal, facts: EdgeFacts, rows: int) -> Access:
         fold_completed=fold_completed,
         completed=completed,
         written=route(written, goal, facts, rounds=False),
-        spread=_moved(rows, state.rows, facts, by_token=state.by_token),
-        to_producer=_moved(goal.residual, rows, facts),
-        to_input=_moved(goal.residual, goal.rows, facts, by_token=goal.by_token),
+        spread=move(rows, state.rows, facts, by_token=state.by_token),
+        to_producer=move(goal.residual, rows, facts),
+        to_input=move(goal.residual, goal.rows, facts, by_token=goal.by_token),
     )
 
 
@@ -104,7 +104,7 @@ def _completion(state: State) -> Ops:
     return (AllReduce(state.owes), *((Transform(),) if state.transform else ()))
 
 
-def _moved(before: int, after: int, facts: EdgeFacts, *, by_token: bool = False) -> Ops:
+def move(before: int, after: int, facts: EdgeFacts, *, by_token: bool = False) -> Ops:
     """The move of complete rows from one layout to another: at most a gather and then a cut.
 
     ``by_token``: they are to arrive in token order.

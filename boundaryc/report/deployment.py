@@ -12,7 +12,7 @@ import yaml
 
 from boundaryc.emit.diagnose import planned
 from boundaryc.graph.policy import POLICIES
-from boundaryc.language import Stack
+from boundaryc.language import BoundarycError, Stack
 from boundaryc.language.files import read_text
 from boundaryc.language.loader import loads
 from boundaryc.language.model import TopologySpec
@@ -46,7 +46,7 @@ class Source:
 def read_source(path: Path, topologies: tuple[str, ...] = ()) -> Source:
     """The stack of a file; topologies that begin with ``{`` take the place of the file's.
 
-    Raises BoundarycError for what is wrong in the file or in such a topology, and AskedError.
+    Raises BoundarycError for what is wrong in the file, AskedError for what is in such a topology.
     """
     text = read_text(path)
     stack = loads(text, str(path))
@@ -57,7 +57,11 @@ def read_source(path: Path, topologies: tuple[str, ...] = ()) -> Source:
         raise AskedError("topologies by name and topologies as {...} exclude each other")
     named = ", ".join(f"{named_after(one)}: {one}" for one in given)
     written = _instead(text, "topologies", f"topologies: {{{named}}}")
-    asked = loads(_instead(written, "variants", f"variants: [{ORDINARY}]"), str(path))
+    try:
+        asked = loads(_instead(written, "variants", f"variants: [{ORDINARY}]"), str(path))
+    except BoundarycError as problem:  # the file alone has none
+        said = (f"{one.message} ({one.code}): {one.help}" for one in problem.diagnostics)
+        raise AskedError(f"--topology: {'; '.join(said)}") from problem
     return Source(replace(asked, variants=stack.variants), text)
 
 

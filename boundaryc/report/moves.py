@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 from boundaryc.plan import ops
 from boundaryc.plan.cost import Cost, price
 from boundaryc.plan.result import Boundary
-from boundaryc.report.reference import Sent
 from boundaryc.topology import Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One collective: its text, and the rows that all ranks together send for each token."""
+
+    text: str
+    rows: Fraction
 
 
 def described(mesh: Mesh, boundary: Boundary) -> tuple[str, ...]:

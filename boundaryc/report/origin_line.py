@@ -14,7 +14,7 @@ from boundaryc.report.deployment import AskedError, Source, read_source
 from boundaryc.report.explained import Lever
 from boundaryc.report.levers import lever
 
-_FROM = re.compile(r"From (?:the )?(\w+)(?:, fused,)? to (?:the )?(\w+)")
+_FROM = re.compile(r"From (?:the )?(\w+)(?:, fused,)? to (?!the next stage)(?:the )?(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _around_nodes(source: Source, path: Path) -> Iterator[Lever]:
         yield lever(source, f"topologies.{topology}", "the topology of this folder")
     if variant := _variant(stack, path):
         yield lever(source, "variants", f"lists {variant}")
-    if path.stem in ("rowwise", "kernels"):
+    if path.stem in ("rowwise", "kernels") or path.stem.startswith("kernels_of_"):
         yield lever(source, "norm", "what norms round and add")
         yield lever(source, "hidden_size", "the columns of a row")
     yield lever(source, "stack", "the stack")

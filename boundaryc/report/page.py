@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -64,7 +65,7 @@ def document(found: Report) -> dict[str, Any]:
 def put(path: Path, text: str) -> None:
     """Writes a page, whole or not at all.
 
-    Raises PublishError where a file is in the way that is no page of ours.
+    Raises PublishError where a file is in the way that is no page of ours, and where it cannot be.
     """
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:1000]:
         raise PublishError(f"{path} is no report of boundaryc; remove it, or name another --output")
@@ -72,8 +73,11 @@ def put(path: Path, text: str) -> None:
     try:
         part.write_text(text, encoding="utf-8", newline="\n")
         part.replace(path)
+    except OSError as problem:
+        raise PublishError(f"{path} cannot be written: {problem.strerror}") from problem
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _embedded(value: object) -> Markup:

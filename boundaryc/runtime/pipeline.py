@@ -62,8 +62,10 @@ class PayloadTensor:
 class Transfer:
     """What travels in one column where a boundary is a pipeline cut.
 
-    ``rows`` are the atoms that cut the stack's rows, ``input_rows`` those that cut the inputs of
-    token mixers, where captures on these travel. ``parts`` are the tensors of an output as its
+    ``rows`` are the atoms that cut the stack's rows, ``input_rows`` those that cut what travels of
+    captures on the rows of token mixers' inputs. ``inputs_sent`` brings these captures there from
+    the rows on which they were taken, and ``inputs_received`` back; None where they are the same.
+    ``parts`` are the tensors of an output as its
     producer left it, the value first, none where it may not travel so; ``owes``: it owes a sum.
     Other outputs are finished first, by ``finish`` or, if they were completed early, by
     ``finish_completed``: ``written`` says that what these return is the written residual, else a
@@ -75,6 +77,8 @@ class Transfer:
 
     rows: Axes
     input_rows: Axes = ()
+    inputs_sent: Move | None = None
+    inputs_received: Move | None = None
     parts: tuple[Part, ...] = ()
     owes: bool = False
     written: bool = False
@@ -247,8 +251,19 @@ def captured_parts(
     )
 
 
-def captures_sent(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> dict[str, Tensor]:
-    """The captures of a batch by the names under which they travel."""
+def _on_inputs(travels: tuple[Travelling, ...]) -> set[str]:
+    """The names of the captures that are taken on the rows of token mixers' inputs."""
+    return {name for name, rows, _ in travels if rows == "input"}
+
+
+def captures_sent(
+    transfer: Transfer, travels: tuple[Travelling, ...], before: int, batch: Batch[Any, Any]
+) -> dict[str, Tensor]:
+    """The captures of a batch that travel, by name: those `captured_parts` names.
+
+    All ranks call this alike: a collective may run. BoundaryError where one was not taken.
+    """
+    parts = captured_parts(transfer, travels, before)
     found = {
         f"captured.{name}.{number}": value
         for name, values in batch.captures.items()
@@ -257,16 +272,25 @@ def captures_sent(parts: tuple[Part, ...], batch: Batch[Any, Any]) -> dict[str, 
     missing = [name for name, _ in parts if name not in found]
     if missing:
         raise BoundaryError(f"{' and '.join(missing)} was not taken; run all layers before the cut")
-    return {name: found[name] for name, _ in parts}
+    move, moved = transfer.inputs_sent, _on_inputs(travels)
+    return {
+        name: move(found[name], batch)
+        if move is not None and name.split(".")[1] in moved
+        else found[name]
+        for name, _ in parts
+    }
 
 
 def captures_received(
     transfer: Transfer,
-    parts: tuple[Part, ...],
+    travels: tuple[Travelling, ...],
+    before: int,
     tensors: Mapping[str, Tensor],
     batch: Batch[Any, Any],
 ) -> dict[str, Tensor]:
     """Keeps the captures among ``tensors``; the other ones. BoundaryError where some are wrong."""
+    parts = captured_parts(transfer, travels, before)
+    move, moved = transfer.inputs_received, _on_inputs(travels)
     rest = dict(tensors)
     taken = {name: rest.pop(name, None) for name, _ in parts}
     like = next((name for name in rest if not name.startswith(f"{STATE}.")), None)
@@ -276,5 +300,8 @@ def captures_received(
         if value is None:
             raise BoundaryError(f"`{name}` is missing: captures that travel go on at every cut")
         _check(transfer, name, value, batch.rows_on(axes), alike)
-        batch.captures[name.split(".")[1]].append(value)
+        capture = name.split(".")[1]
+        if move is not None and capture in moved:
+            value = move(value, batch)
+        batch.captures[capture].append(value)
     return rest

@@ -296,14 +296,13 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         BoundaryError where ``hidden`` is another object or not the end of this rank's layers.
         """
         transfer = self._outgoing(batch)
-        kept = pipeline.captured_parts(transfer, self.travels, self._stop)
         if batch.stream.at not in (ANY, self._stop):
             raise BoundaryError(
                 "to_pp follows the last stage of this rank's layers; run all of them"
             )
         batch.stream.check(hidden)
         batch.stream.settle("to_pp")
-        captures = pipeline.captures_sent(kept, batch)
+        captures = pipeline.captures_sent(transfer, self.travels, self._stop, batch)
         tensors = pipeline.sent(transfer, hidden, batch)
         batch.release()
         return tensors | captures
@@ -316,9 +315,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         It takes the place of `start`. BoundaryError for tensors that are not a payload of this cut.
         """
         transfer = self._incoming(batch)
-        kept = pipeline.captured_parts(transfer, self.travels, self._first)
         self.start(batch)
-        rest = pipeline.captures_received(transfer, kept, tensors, batch)
+        rest = pipeline.captures_received(transfer, self.travels, self._first, tensors, batch)
         hidden = pipeline.received(transfer, rest, batch)
         batch.stream.at = self._first
         return hidden

@@ -136,14 +136,15 @@ def attach(stack: Any, scene: Scene) -> Any:
     return stack
 
 
-def ended(exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
+def ended(exit_: Any, batch: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
     """What compute returns for its own part of an output: unfinished, where the exit asks so.
 
-    Outputs of an odd number of rows as rows of experts, others as what only `TorchProvider` knows.
+    On all ranks alike: in batches of an odd number of rows as rows of experts, in others as what
+    only `TorchProvider` knows.
     """
     if not exit_.defer_moe_finalize:
         return exit_.reduce_output(y, **terms)
-    return expert_rows(y) if y.shape[0] % 2 else Unfinished(y)
+    return expert_rows(y) if batch.global_rows % 2 else Unfinished(y)
 
 
 def expert_rows(y: Tensor) -> ExpertRows:

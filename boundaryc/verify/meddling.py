@@ -87,6 +87,8 @@ class MeddlingProgram(RankProgram):
         if "fold" in acts and "show" not in acts:
             out = self.stack.take_output(hidden, self.batch)
             self._compare("the end's output", out, self._on_stack_rows(), expected)
+            if not self.scene.subject.plan.stack.terminal.norm:  # else nothing crosses that end
+                self._check_captures(place, graph.last)
             return
         if "show" not in acts or not self.scene.subject.plan.stack.terminal.norm:
             super()._end(hidden)

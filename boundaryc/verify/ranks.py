@@ -116,10 +116,11 @@ class RankProgram:
         stack, behind = self.scene.subject.plan.stack, end(self.scene.subject.plan.stack)
         inputs = mixer_input(None if place == behind else stack.stage(place.stage), demands)
         for capture in stack.captures:
-            if capture.name in edge.target.captures:
-                rows = demands.rows if capture.rows == "producer" else inputs
-                value = self.batch.captured(capture.name)[-1]
-                held = self.scene.held(self.rank, rows)
+            # More than one is taken where layers without stages stand between those that it names.
+            taken = edge.target.captures.count(capture.name)
+            rows = demands.rows if capture.rows == "producer" else inputs
+            held = self.scene.held(self.rank, rows)
+            for value in self.batch.captured(capture.name)[-taken:] if taken else ():
                 self._compare(f"{place}: {capture.name}", value, held, expected)
                 self._captured.append((capture.name, value, value.clone()))
 
@@ -337,7 +338,7 @@ class RankProgram:
 
     def _reduce(self, exit_: Any, y: Tensor, terms: dict[str, Tensor]) -> Any:
         """The sum of a stage's output, where compute has to do it."""
-        return ended(exit_, y, terms)
+        return ended(exit_, self.batch, y, terms)
 
     def _feed_forward(self, place: Place, x: Tensor, following: Boundary) -> Tensor:
         """This rank's part of an FFN's output, for the rows it was given."""

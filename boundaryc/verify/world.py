@@ -248,7 +248,7 @@ def _site() -> Site:
         frame = frame.f_back
     code = frame.f_code
     doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else ""
-    edge = re.match(r"From (\w+) to (?:the )?([\w ]+?)[.:]", doc)
+    edge = re.match(r"From (\w+)(?:, [\w ]+,)? to (?:the )?([\w ]+?)[.:]", doc)
     words = f"{edge[1]} -> {edge[2]}" if edge else ""
     return Site(code.co_filename, frame.f_lineno, code.co_name, words)
 

@@ -159,7 +159,7 @@ def test_a_line_of_generated_code(stack: Path, capsys: pytest.CaptureFixture[str
     assert "attention -> experts" in told(capsys, *more)
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_EXIT"))
     assert "stack.yaml:7  stages.experts" in told(capsys, f"{path}:{at}")
-    above = path.with_name("__init__.py")
+    above = path.with_name("boundaries_after_experts.py")
     lines = above.read_text("utf-8").splitlines()
     at = next(n for n, line in enumerate(lines, 1) if line.startswith("EXPERTS_TO_ATTENTION"))
     assert document(capsys, f"{above}:{at}")["boundary"] == "experts -> attention"
@@ -174,6 +174,9 @@ def test_a_line_of_a_draft(capsys: pytest.CaptureFixture[str]) -> None:
     path = ROOT / "generated/deepseek_v3_nextn/tp4/ordinary_access.py"
     found = document(capsys, f"{path}:1")
     assert found["more"].endswith("--variant ordinary --draft deepseek_v3_nextn")
+    lines = path.read_text("utf-8").splitlines()
+    at = next(n for n, line in enumerate(lines, 1) if line.startswith("def output_to_next"))
+    assert document(capsys, f"{path}:{at}")["boundary"] == ""  # there are several
     words = found["more"].split()[2:]
     words[0] = str(ROOT / "examples/deepseek_v3/stack.yaml")
     assert document(capsys, *words)["stack"] == "deepseek_v3_nextn"
@@ -208,6 +211,7 @@ def test_what_there_is_not(stack: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("stack.yaml",), "which one? qwen3_moe has tp8, tp8_dp4"),
         (("stack.yaml", "--topology", "tp9"), "has no topology 'tp9'; it has tp8, tp8_dp4"),
         (("stack.yaml", "--topology", "{tp"), "is not a topology such as"),
+        (("stack.yaml", "--topology", "{tp: 0}"), "tp` must be at least 1, not 0 (BC104): write a"),
         (("stack.yaml:48", *tp8), "has layers 0 to 47"),
         (("stack.yaml:1.mlp", *tp8), "layer 1 of qwen3_moe has no 'mlp'; it has attention, exp"),
         (("stack.yaml", *tp8, "--policy", "x"), "unknown name 'x'; there is auto, ar"),

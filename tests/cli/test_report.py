@@ -53,7 +53,7 @@ def test_what_stands_in_the_way(stack: str, capsys: pytest.CaptureFixture[str]) 
         (("--topology", "tp9"), "has no topology 'tp9'; it has tp8, tp8_dp4"),
         (("--draft", "x"), "has no draft 'x'"),
         (("--tokens", "1,x"), "1,x is not numbers"),
-        (("-o", "nowhere/page.html"), "nowhere"),
+        (("-o", "nowhere/page.html"), "nowhere/page.html cannot be written: No such file"),
     ):
         assert (
             main(["report", stack, "--topology", "tp8", "--tokens", "1", *words]) == Exit.UNUSABLE

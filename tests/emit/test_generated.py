@@ -155,7 +155,8 @@ def test_every_function_is_used(source: Path) -> None:
     files = compiled(source).output.files
     for name, text in variants(source):
         folder, _, module = name.removesuffix(".py").partition("/")
-        tables = files[f"{folder}/__init__.py"]
+        beside = (f"{folder}/__init__.py", f"{folder}/boundaries")
+        tables = "".join(text for path, text in files.items() if path.startswith(beside))
         own = [other for path, other in files.items() if path.startswith(f"{folder}/")]
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef):
@@ -166,14 +167,32 @@ def test_every_function_is_used(source: Path) -> None:
 
 
 def test_no_module_is_too_long_to_read() -> None:
-    """Of the examples: what would be longer is divided by stage."""
+    """Of the examples: what would be longer is divided by stage, or by kernel."""
     modules = list(GENERATED.rglob("*.py"))
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in modules}
     long = [path for path, length in lengths.items() if length > LONGEST]
 
     assert len(modules) > 300
-    assert [path.name for path in long] == ["hyper_kernels.py"]  # one launch has all of them
+    assert long == []
     assert any(path.name == "ordinary_access_to_experts.py" for path in modules)
+
+
+def test_tables_that_would_be_too_long_name_boundaries_of_other_modules() -> None:
+    """Of many kinds of batch: each is imported once, and where it is defined it is all that is."""
+    files = compiled(WIDE).output.files
+    tables, boundaries = files["tp16_dp4/__init__.py"], files["tp16_dp4/boundaries.py"]
+    defined = [
+        ast.unparse(one.targets[0])
+        for one in ast.parse(boundaries).body
+        if isinstance(one, ast.Assign)
+    ]
+
+    lengths = [len(text.splitlines()) for name, text in files.items() if name.endswith(".py")]
+    assert max(lengths) <= LONGEST
+    imported = tables.partition("from .boundaries import (\n")[2].partition(")")[0]
+    assert sorted(defined) == imported.replace(",", "").split()
+    assert all(f" {name}," in tables or f"({name}," in tables for name in defined)
+    assert "tp4/boundaries.py" not in files
 
 
 def test_a_deep_stack_is_no_longer_than_a_shallow_one(tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ def test_names_at_the_limit() -> None:
     assert name_problem("stage", "a_to_b") is not None
     assert name_problem("topology", "a_to_b") is None
     assert name_problem("topology", "con") is not None
+    assert name_problem("topology", "kernels_of_all") is not None
 
 
 @pytest.mark.parametrize("call", ["a:b", "a.b:c", "_a.B1:c_d"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.verify.random_branches import fitting
 from tests.verify.random_ends import UNNORMED, fused
 from tests.verify.random_meshes import rarely, topologies, variants
 from tests.verify.random_residuals import Residual, residuals, unread
@@ -82,10 +83,12 @@ def cases(draw: Draw) -> Case:
     if draw(st.integers(0, 4)) != 2 or residual:
         beside = []
     stages += _branch_stages(draw, beside, operations, width)
+    fork = draw(st.sampled_from(used))
     every = {kinds[name] for name in used} | {BESIDE[name] for name in beside}
     meshes, able = topologies(draw, every)
     if beside and not rarely(draw):
         able = {"ordinary"}
+        stages, operations = fitting(stages, fork, beside[-1], operations)
     drafts = _drafts(draw, {name: kinds[name] for name in used}, operations, width, residual)
     if residual:
         residual.declare(operations)
@@ -105,7 +108,7 @@ def cases(draw: Draw) -> Case:
         *meshes,
         f"variants: [{', '.join(variants(draw, able))}]",
         *_operations(operations),
-        *_branch(draw, used, beside),
+        *_branch(draw, fork, beside),
         f"policy: {{auto: {draw(st.sampled_from(POLICIES))}}}",
         *drafts,
         *(pipeline := _pipeline(draw, len(layers))),
@@ -133,17 +136,29 @@ def _branch_stages(
         words = [f"kind: {'attention' if kind == 'attention' else 'ffn'}"]
         words += ["sparse: true"] if kind == "sparse" else []
         words += [_additive(draw, kind)] if draw(st.integers(0, 3)) == 2 else []
+        if not index and names[1:] and draw(st.integers(0, 2)) == 1:
+            words.append(_own_update(draw, operations))
         whole = f"{{{', '.join(words)}}}"
         stage = whole if ends and not rarely(draw) else _stage(draw, kind, operations, width)
         lines.append(f"  {name}: {stage}")
     return lines
 
 
-def _branch(draw: Draw, used: list[str], beside: list[str]) -> list[str]:
-    """A branch of the stages `beside`, next to one that some layer has."""
+def _own_update(draw: Draw, operations: dict[str, str]) -> str:
+    """An update from outside, declared; it may write over what the stage beside it still reads."""
+    name = draw(
+        st.sampled_from([name for name, known in OPERATIONS.items() if known[0] == "update"])
+    )
+    if name not in operations:
+        operations[name] = _operation(draw, name)
+    return f"update: {name}"
+
+
+def _branch(draw: Draw, fork: str, beside: list[str]) -> list[str]:
+    """A branch of the stages `beside`, next to the stage `fork`."""
     if not beside:
         return []
-    words = [f"beside: {draw(st.sampled_from(used))}", f"stages: [{', '.join(beside)}]"]
+    words = [f"beside: {fork}", f"stages: [{', '.join(beside)}]"]
     words += [f"merges_sum: {draw(st.sampled_from(('allow', 'never')))}"]
     return [f"branch: {{{', '.join(words)}}}"]
 

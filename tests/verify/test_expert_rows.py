@@ -33,6 +33,14 @@ variants: [ordinary, sequence_parallel]
 terminal: {finalize: deferred}
 overlap: {two_batch: true}
 """
+GATHERED = """\
+stages:
+  experts: {kind: ffn, sparse: true, finalize: deferred}
+  mlp: {kind: ffn}
+layers: {count: 2, default: [experts, mlp]}
+topologies: {tp2_dp2: {tp: 2, attn_dp: 2, moe: {ep: 2, all_to_all: true}}}
+"""
+"""A dense FFN, for which rows are gathered, behind every MoE."""
 OWN = "fusion: {providers: [builtin]}\n"
 BETWEEN = "fusion: {providers: [first, builtin, last]}\n"
 
@@ -95,6 +103,14 @@ def test_every_rank_holds_what_the_oracle_says(own: Prover) -> None:
     for number, cell in enumerate(cells):
         outcome = own.run(cell, schedule=number, deeds=number if number % 2 else None)
         assert outcome.failure is None, f"{cell}: {outcome.failure}"
+
+
+def test_groups_of_odd_and_even_rows() -> None:
+    """All ranks hand on the same, whatever their own rows are: the gather behind it is one."""
+    runs = prover(HEAD + GATHERED + OWN)
+    for rows in ((12, 7), (12, 8)):
+        outcome = runs.run(Cell("tp2_dp2", "ordinary", "ar", "unpadded", rows))
+        assert outcome.failure is None, outcome.failure
 
 
 def test_beside_providers() -> None:

@@ -1,7 +1,7 @@
-"""`python -m boundaryc.report.plans`: what boundaries send on published deployments.
+"""What boundaries send on published deployments, and the page that says it.
 
-Writes docs/plans.md: per topology, variant and size of batch the operations of every boundary, the
-least that the declared layouts allow, and what the reference system sends.
+Per topology, variant and size of batch the operations of every boundary, the least that the
+declared layouts allow, and what the reference system sends.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from benchmarks.plans.deployments import WIDTH, branched, deployed
+from benchmarks.plans.reference import Reference, least
+from benchmarks.plans.words import BRANCH, INTRODUCTION, reasons, tables
 from boundaryc.graph.build import FINAL, MERGE, Edge
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.task import MANY_ROWS
-from boundaryc.report.deployments import WIDTH, branched, deployed
-from boundaryc.report.moves import described, moved
-from boundaryc.report.reference import Reference, Sent, least
-from boundaryc.report.words import BRANCH, INTRODUCTION, reasons, tables
+from boundaryc.report.moves import Sent, described, moved
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = 2 * WIDTH
@@ -61,11 +61,22 @@ class Compared:
         """The boundaries that the stack meets again and again."""
         return tuple(one for one in self.crossings if one.repeats)
 
-    def rank(self, side: str) -> tuple[Fraction, Fraction]:
-        """How dear a layer is for ``ours``, ``sum_len`` or ``max_len``, in the batch's order."""
+    @property
+    def least(self) -> int:
+        """The rows that a layer must send for each token, whoever plans it."""
+        return sum(crossing.least for crossing in self.layer)
+
+    def sent(self, side: str) -> tuple[int, Fraction]:
+        """Collectives and rows of a layer; ``side`` is ``ours``, ``sum_len`` or ``max_len``."""
         sent = [one for crossing in self.layer for one in getattr(crossing, side)]
-        count, rows = Fraction(len(sent)), sum((one.rows for one in sent), Fraction())
-        return (count, rows) if self.alpha is None else (rows + self.alpha * count, Fraction())
+        return len(sent), sum((one.rows for one in sent), Fraction())
+
+    def rank(self, side: str) -> tuple[Fraction, Fraction]:
+        """How dear a layer is for a side, in the order of the batch."""
+        count, rows = self.sent(side)
+        if self.alpha is None:
+            return Fraction(count), rows
+        return rows + self.alpha * count, Fraction()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,9 +149,8 @@ def beside() -> list[Compared]:
     return [one for topology in plan.topologies for one in _topology(plan, topology)]
 
 
-def page() -> str:
-    """The whole page."""
-    found = compared()
+def page(found: list[Compared]) -> str:
+    """The whole page about what `compared` found."""
     lines = [INTRODUCTION, "", "## A layer, side by side", "", *_summary(found), ""]
     lines += ["## Where and why ours is cheaper", "", *reasons(found), ""]
     lines += _tables(found)
@@ -161,22 +171,12 @@ def _summary(found: list[Compared]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
-        cells = [*one.names, _total(one, "ours"), str(sum(c.least for c in one.layer))]
+        cells = [*one.names, _total(one, "ours"), str(one.least)]
         cells += [_total(one, "sum_len"), _total(one, "max_len")]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def _total(one: Compared, side: str) -> str:
-    sent = [each for crossing in one.layer for each in getattr(crossing, side)]
-    rows = sum((each.rows for each in sent), Fraction())
-    return f"{len(sent)} x, {float(rows):g} rows"
-
-
-def main() -> None:
-    """Writes the page."""
-    (ROOT / "docs" / "plans.md").write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    count, rows = one.sent(side)
+    return f"{count} x, {float(rows):g} rows"

@@ -36,6 +36,7 @@ SPARSE = (
     _spec("tp8_dp4_a2a", 8, 4, a2a=True),
     _spec("tp8_dp8_a2a", 8, 8, a2a=True),
     _spec("tp32_dp32_a2a", 32, 32, width=1, a2a=True),
+    _spec("tp320_dp320_a2a", 320, 320, width=1, a2a=True),
 )
 TOPOLOGIES = {"qwen3": DENSE, "qwen3_moe": SPARSE}
 

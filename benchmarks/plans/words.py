@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from boundaryc.report.plans import Compared, Crossing
-    from boundaryc.report.reference import Sent
+    from benchmarks.plans.compare import Compared, Crossing
+    from boundaryc.report.moves import Sent
 
 INTRODUCTION = """\
 # Plans
 
-Written by `python -m boundaryc.report.plans` from the plans themselves; a test keeps it fresh.
+Written by `python -m benchmarks.plans` from the plans themselves; a test keeps it fresh.
 
 Both example stacks, at 2,048 columns of bfloat16 (a row is 4,096 bytes), on published deployments:
 what each boundary sends in each batch variant, in batches of few and of many rows, under the policy
@@ -69,8 +69,7 @@ def _measure(sent: Sequence[Sent]) -> tuple[int, Fraction]:
 
 
 def _saved(one: Compared, side: str) -> str:
-    ours = _measure([each for crossing in one.layer for each in crossing.ours])
-    theirs = _measure([each for crossing in one.layer for each in getattr(crossing, side)])
+    ours, theirs = one.sent("ours"), one.sent(side)
     words = []
     if ours[0] != theirs[0]:
         words.append(f"{theirs[0]} -> {ours[0]} collectives")

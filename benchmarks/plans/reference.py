@@ -12,6 +12,7 @@ from fractions import Fraction
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.plan.result import Boundary
+from boundaryc.report.moves import Sent
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import (
     CONTEXT_PARALLEL,
@@ -20,14 +21,6 @@ from boundaryc.topology.contracts import (
     contracts,
     regime,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """One collective: its text, and the rows that all ranks together send for each token."""
-
-    text: str
-    rows: Fraction
 
 
 @dataclass(frozen=True, slots=True)
