@@ -38,6 +38,7 @@ class Layouts:
             owed = reduce(or_, (way.owes for way in self.choices[edge.source].ways))
             self.facts[edge] = standing.facts._replace(scatter=owed)
         self._found: dict[tuple[int, ...], Layout | Edge | None] = {}
+        self._asked = {edge: self._goals(edge) for edge in task.edges}
 
     def find(self, facts: Mapping[Edge, EdgeFacts]) -> Layout | Edge | None:
         """The plan for a batch with these ``facts``, whose moves are those of an even one.
@@ -78,7 +79,7 @@ class Layouts:
 
     def _pairs(self, edge: Edge, scatter: int) -> dict[tuple[Label, Label], Path]:
         """The shortest path of an edge for every pair of labels at its ends."""
-        goals = self._goals(edge)
+        goals = self._asked[edge]
         asked, facts = frozenset(goals.values()), self.facts[edge]
         pairs: dict[tuple[Label, Label], Path] = {}
         for source in self.choices[edge.source].labels:
@@ -106,7 +107,7 @@ class Layouts:
         if found is None:
             return "no residual layout serves all boundaries together"
         start = self._start(edge, self.choices[edge.source].labels[0])
-        return unmet(start, frozenset(self._goals(edge).values()), facts, self.order)
+        return unmet(start, frozenset(self._asked[edge].values()), facts, self.order)
 
     def _goals(self, edge: Edge) -> dict[Label, Goal]:
         target = self.choices[edge.target]

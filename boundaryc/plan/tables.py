@@ -62,14 +62,20 @@ class Planner:
     def _planned(self, column: Column, policy: str, facts: Facts) -> tuple[Table, Table]:
         few, repeated = self._found(self.small, column, policy, facts), self.task.repeated
         table, wire = _table(few, facts), _wire(repeated, few)
-        # Another collective costs ``alpha`` more, and saves at most all that is sent: of what is
-        # met again and again, which comes first, and of the rest.
-        if max(wire) < self.task.alpha or not any(wire):
+        if self._without_gain(wire):
             return table, table
         many = self._found(self.large, column, policy, facts)
         if _whole(_wire(repeated, many)) >= _whole(wire):
             return table, table
         return table, _table(many, facts)
+
+    def _without_gain(self, wire: tuple[int, int]) -> bool:
+        """Whether no plan for many rows sends less than one for few rows, which sends ``wire``.
+
+        Another collective costs ``alpha`` more, and saves at most all that is sent: of what the
+        stack meets again and again, which comes first, and of the rest.
+        """
+        return max(wire) < self.task.alpha or not any(wire)
 
     def _found(self, layouts: Layouts, column: Column, policy: str, facts: Facts) -> Layout:
         last = self.task.last
