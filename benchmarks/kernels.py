@@ -165,6 +165,7 @@ def inputs(family: Family, rows: int, width: int) -> list[list[Tensor]]:
 def timed(call: Case, sets: list[list[Tensor]], launches: int) -> float:
     """Microseconds of a call in a graph of ``launches``, the median of its replays."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for given in sets[:3]:
             call(given)
@@ -246,8 +247,8 @@ def host_cost(family: Family, kernels: Any, width: int) -> dict[str, float]:
     rows = given[: 1 + parts.adds + parts.addition]
     weights = [part for part in given[len(rows) :] if part.dim()]
     early = launching.starts_early(0)
-    again = () if launcher.again_from is None else (False,)
-    rest = (*[part.stride(0) for part in rows], *extra, False, early, *again)
+    many = () if launcher.many is None else (False,)
+    rest = (*[part.stride(0) for part in rows], *extra, False, early, *many)
     options = {"num_warps": launcher.warps, "launch_pdl": early, "enable_fp_fusion": False}
     options["maxnreg"] = launcher.registers
 

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from boundaryc.emit import expert_rows
-from boundaryc.emit.launch import Late, bounded, divides_by_halves, loads_late, reads_again
+from boundaryc.emit.launch import (
+    Late,
+    bounded,
+    divides_by_halves,
+    loads_late,
+    reads_again,
+    registers_late,
+    rounds_pairs,
+)
 from boundaryc.emit.layout_text import WIDTH, bracketed, broken, wrapped
 from boundaryc.emit.norms import Norms, summed
 from boundaryc.emit.views import Lines
@@ -43,7 +51,7 @@ class KernelView:
     ``check`` refuses what it must not be given. ``rows`` is how many programs there are, ``made``
     how its outputs are allocated, ``maker`` the function that does it. ``compiled`` calls the
     ``operator``, which is the function for torch. ``warps`` is the constant that says how many a
-    program has; ``again``, ``late`` and ``halves``: see `launch`.
+    program has; ``again``, ``late``, ``pairs`` and ``halves``: see `launch`.
     """
 
     name: str
@@ -58,6 +66,7 @@ class KernelView:
     warps: str
     again: bool
     late: Late
+    pairs: bool
     halves: bool
     doc: Lines
     head: Lines
@@ -106,6 +115,7 @@ def kernel_view(kernel: RowKernel, width: int, norms: Norms, *, scaled: bool) ->
         warps=_warps(kernel),
         again=reads_again(kernel, width),
         late=loads_late(kernel, width),
+        pairs=rounds_pairs(kernel, width),
         halves=divides_by_halves(kernel, width),
         doc=_doc(kernel, width, norms, scaled=scaled),
         head=head(kernel.name, signature, _tuple(results)),
@@ -227,8 +237,11 @@ def _launcher(kernel: RowKernel, width: int) -> Lines:
     items = [f"_{kernel.name}", _warps(kernel)]
     if kernel.quantize is not None:
         items += [f'"{name}"' for name in ("values", *kernel.quantize.params)]
-    items += ["again_from=AGAIN_FROM"] * reads_again(kernel, width)
     items += ["registers=REGISTERS"] * bounded(kernel, width)
+    items += ["many=Many(AGAIN_FROM, WARPS)"] * reads_again(kernel, width)
+    if loads_late(kernel, width):
+        limit = ", REGISTERS_LATE" if registers_late(width) else ""
+        items.append(f"many=Many(LATE_FROM, WARPS_LATE{limit})")
     return on_few_lines(f"_{kernel.name.upper()} = _launcher(", items)
 
 

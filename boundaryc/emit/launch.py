@@ -53,11 +53,11 @@ def warps(width: int, *, quantizes: bool = False) -> int:
 def warps_of_post_norm(width: int) -> int:
     """The warps of a program with a norm of the output alone, whose sum is nearly all it waits for.
 
-    >>> [warps_of_post_norm(width) for width in (64, 4096, 7168, 16384)]
-    [1, 8, 8, 16]
+    >>> [warps_of_post_norm(width) for width in (64, 2048, 4096, 7168, 16384)]
+    [1, 4, 8, 8, 16]
     """
     block = _block(width)
-    return max(1, min(8 if block <= 8192 else 16, block // 256))
+    return max(1, min(8 if block <= 8192 else 16, block // 512))
 
 
 def warps_of_two(width: int, *, quantizes: bool = False) -> int:
@@ -70,6 +70,15 @@ def warps_of_two(width: int, *, quantizes: bool = False) -> int:
     if quantizes or block <= 4096:
         return max(1, min(16, block // 512))
     return block // 1024
+
+
+def warps_late(width: int) -> int:
+    """The warps of a program with two norms that loads late.
+
+    >>> [warps_late(width) for width in (4096, 7168, 16384)]
+    [4, 8, 16]
+    """
+    return 4 if _block(width) == 4096 else warps_of_two(width)
 
 
 def warps_to_finalize(width: int) -> int:
@@ -86,26 +95,68 @@ def warps_to_finalize(width: int) -> int:
 
 
 def loads_late(kernel: RowKernel, width: int) -> Late:
-    """What a program with a norm of the output loads only when it is needed.
+    """What a program with a norm of the output loads only when it is needed, of many rows.
 
     Where its threads have 32 values, the residual and the second norm's weights find no room beside
-    them; where there are 16 warps of such threads, neither do the first's. Another program runs in
-    that room, and its loads are under way meanwhile.
+    them; the first's neither where there are 16 warps of such threads or four programs are to run
+    at once. Another program runs in that room, and its loads are under way meanwhile.
 
     >>> both = RowKernel("rms_norm", adds=True, output_norm="rms_norm")
-    >>> [loads_late(both, width) for width in (4096, 7168, 16384)]
-    ['', 'most', 'all']
+    >>> [loads_late(both, width) for width in (2048, 4096, 5120, 7168, 8192, 16384)]
+    ['', 'all', 'most', 'all', 'most', 'all']
     """
     block = _block(width)
     if kernel.output_norm is None or not kernel.adds or kernel.quantize is not None:
         return ""
     if block > 8192:
         return "all"
-    return "most" if kernel.norm is not None and block > 4096 else ""
+    if kernel.norm is None or block < 4096:
+        return ""
+    return "all" if block == 4096 or (width < block and _fills(width)) else "most"
+
+
+def late_from(width: int) -> int:
+    """From how many rows on loading late pays: when programs have to share multiprocessors.
+
+    >>> [late_from(width) for width in (4096, 5120, 7168, 16384)]
+    [4096, 256, 512, 256]
+    """
+    block = _block(width)
+    if block == 4096:
+        return 4096
+    return 512 if block == 8192 and _fills(width) else 256
+
+
+def registers_late(width: int) -> int | None:
+    """How many registers a thread of a program may have that loads late; None for any number.
+
+    So many that four programs with rows that end inside of a block of 8,192 columns share a
+    multiprocessor, three whose rows fill it, and two of 16,384.
+
+    >>> [registers_late(width) for width in (4096, 5120, 8192, 16384)]
+    [None, 64, 80, 64]
+    """
+    block = _block(width)
+    if block == 4096:
+        return None
+    return 80 if width == block == 8192 else 64
+
+
+def rounds_pairs(kernel: RowKernel, width: int) -> bool:
+    """Whether the norm of an output is rounded two values at a time where loads are late.
+
+    One by one they wait for each other in the same unit; but pairs take registers, and there are
+    enough only where all loads are late and threads are bounded.
+
+    >>> both = RowKernel("rms_norm", adds=True, output_norm="rms_norm")
+    >>> [rounds_pairs(both, width) for width in (4096, 5120, 7168, 8192, 16384)]
+    [False, False, True, False, True]
+    """
+    return loads_late(kernel, width) == "all" and registers_late(width) is not None
 
 
 def registers(width: int) -> int | None:
-    """How many registers a thread of a `bounded` kernel may have; None where none are.
+    """How many registers a thread of a `bounded` kernel may have; None where no kernel is.
 
     So many that four programs of 4,096 columns share a multiprocessor, three of 8,192 and two of
     16,384.
@@ -119,12 +170,10 @@ def registers(width: int) -> int | None:
 
 def bounded(kernel: RowKernel, width: int) -> bool:
     """Whether a kernel runs faster with few registers, measured for RMS norms."""
-    if registers(width) is None or {kernel.norm, kernel.output_norm} - {"rms_norm", None}:
+    if kernel.quantize is None or kernel.norm != "rms_norm" or kernel.output_norm is not None:
         return False
-    if kernel.quantize is not None:
-        plain = not (kernel.finalize or kernel.addition)  # these hold more than what was measured
-        return plain and kernel.norm is not None and kernel.output_norm is None
-    return loads_late(kernel, width) != ""
+    more = kernel.finalize or kernel.addition  # these hold more than what was measured
+    return registers(width) is not None and not more
 
 
 def divides_by_halves(kernel: RowKernel, width: int) -> bool:

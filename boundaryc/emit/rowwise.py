@@ -9,8 +9,13 @@ from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.kernel_views import KernelView, kernel_view
 from boundaryc.emit.launch import (
     again_from,
+    late_from,
+    loads_late,
+    reads_again,
     registers,
+    registers_late,
     warps,
+    warps_late,
     warps_of_post_norm,
     warps_of_two,
     warps_to_finalize,
@@ -40,7 +45,10 @@ class RowwiseView:
     by_eight: bool
     warps: tuple[tuple[str, int], ...]
     again_from: int | None
+    late_from: int
+    warps_late: int
     registers: int | None
+    registers_late: int | None
     rounded: bool
     may_round: bool
     scaled: bool
@@ -89,27 +97,30 @@ def norm_view(
             ("WARPS_OF_TWO_NORMS_TO_QUANTIZE", warps_of_two(width, quantizes=True)),
         ),
         again_from=again_from(width),
+        late_from=late_from(width),
+        warps_late=warps_late(width),
         registers=registers(width),
+        registers_late=registers_late(width),
         rounded=norms.rounded,
         may_round="rounded" in norms.varies,
         scaled=scaled,
         own_eps="eps" in norms.varies,
         own_offset="offset" in norms.varies,
-        launching=_launching(called),
+        launching=_launching(called, width),
         kernels=tuple(kernel_view(kernel, width, norms, scaled=scaled) for kernel in called),
     )
 
 
-def _launching(called: Iterable[RowKernel]) -> str:
+def _launching(called: Iterable[RowKernel], width: int) -> str:
     """What the kernels of a module are launched and checked with."""
     called = list(called)
     static = any(one.quantize is not None and one.quantize.scale == "static" for one in called)
+    classes = ["Launcher"]
+    classes += ["Many"] * any(reads_again(one, width) or loads_late(one, width) for one in called)
     names = ["check_experts", "expert_inputs"] * any(one.finalize for one in called)
     names += ["check_rows"] * any(one != RowKernel(None, finalize=True) for one in called)
     names += ["check_input_scale"] * static
-    found = bracketed_import(
-        "boundaryc.runtime.launching", ["Launcher", *sorted(names), "operator"]
-    )
+    found = bracketed_import("boundaryc.runtime.launching", [*classes, *sorted(names), "operator"])
     return "\n".join(found).removeprefix("from boundaryc.runtime.launching import ")
 
 

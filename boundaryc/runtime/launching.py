@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,27 +17,31 @@ from boundaryc.runtime.finalize import check_expert_rows
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
+class Many(NamedTuple):
+    """From so many rows on a kernel has these warps, and threads at most so many registers."""
+
+    rows: int
+    warps: int
+    registers: int | None = None
+
+
 class Launcher:
     """Launches one kernel, a program for each row.
 
-    ``warps`` are those of a program, ``registers`` a thread's at most where rows are of 16 bits.
+    ``warps`` are those of a program, ``registers`` a thread's at most where rows are of 16 bits;
+    ``many`` says what both are for many rows.
 
     ``kernel`` takes inputs, outputs, the distances of rows, the constants of a call, whether sums
-    are in float64, and whether it may start before the kernel before it has ended. With
-    ``again_from`` it also takes whether there are as many rows.
+    are in float64, and whether it may start before the kernel before it has ended. With ``many`` it
+    also takes whether there are as many rows.
     """
 
-    __slots__ = ("_found", "again_from", "kernel", "registers", "warps")
+    __slots__ = ("_found", "kernel", "many", "registers", "warps")
 
     def __init__(
-        self,
-        kernel: Any,
-        warps: int,
-        again_from: int | None = None,
-        registers: int | None = None,
+        self, kernel: Any, warps: int, registers: int | None = None, many: Many | None = None
     ) -> None:
-        self.kernel, self.warps, self.again_from = kernel, warps, again_from
-        self.registers = registers
+        self.kernel, self.warps, self.registers, self.many = kernel, warps, registers, many
         self._found: dict[object, Any] = {}
 
     @property
@@ -65,17 +69,20 @@ class Launcher:
                 strides.append(stride)
                 apart |= stride
         early, wide = starts_early(device), torch.float64 in types[: len(strides)]
-        again = () if self.again_from is None else (rows >= self.again_from,)
-        arguments = (*inputs, *made, *strides, *constants, wide, early, *again)
+        many = () if self.many is None else (rows >= self.many.rows,)
+        arguments = (*inputs, *made, *strides, *constants, wide, early, *many)
         key: object = None
         if not addresses % 16 and not apart % 16 and apart < 2**31:
-            key = (device, *types, *constants, *again)
+            key = (device, *types, *constants, *many)
             found = self._found.get(key)
             if found is not None:
                 found[rows, 1, 1](*arguments)
                 return
-        registers = self.registers if types[0].itemsize <= 2 else None
-        options = {"num_warps": self.warps, "maxnreg": registers, "launch_pdl": early}
+        warps, registers = self.warps, self.registers
+        if self.many is not None and rows >= self.many.rows:
+            _, warps, registers = self.many
+        registers = registers if types[0].itemsize <= 2 else None
+        options = {"num_warps": warps, "maxnreg": registers, "launch_pdl": early}
         found = self.kernel[(rows,)](*arguments, **options, enable_fp_fusion=False)
         if key is not None and found is not None:
             self._found[key] = found

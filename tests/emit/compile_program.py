@@ -45,6 +45,7 @@ def compile_kernel(kernel: Any, function: Any, warps: int, early: bool) -> str:
     """Down to machine code, as the first launch would; its assembly."""
     constants = {"EPS": 1e-6, "OFFSET": 1.0, "OUTPUT_EPS": 1e-5, "OUTPUT_OFFSET": 0.5}
     constants |= {"SCALE": 0.22, "ROUNDED": True, "WIDE": False, "EARLY": early, "AGAIN": early}
+    constants["LATE"] = early
     constants |= {"SLOTS": 3, "INDEXED": early, "SHARES": early}
     names = list(inspect.signature(function).parameters)
     constants = {name: value for name, value in constants.items() if name in names}

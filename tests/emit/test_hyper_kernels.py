@@ -1,4 +1,4 @@
-"""The generated kernels of hyper-connections, interpreted on the CPU, against torch and float64."""
+"""Generated kernels of hyper-connections against torch and float64; interpreted without a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boundaryc.emit.stream_views import StreamsView, hyper_view
 from boundaryc.language.model import NormSpec, Residual
 from boundaryc.plan.stream_kernels import STREAM_KERNELS
 from tests.emit.programs import program
-from tests.emit.test_kernels import VARIES
+from tests.emit.test_kernels import AS_IT_RUNS, VARIES
 
 pytest.importorskip("triton")
 
@@ -60,7 +60,7 @@ def test_kernels_agree_with_torch(
     path = written(tmp_path, view_of(width, streams, needs, varies))
 
     dtypes = "float32" if rows == "3" and streams == 4 else "bfloat16"
-    program("hyper_program.py", path, rows, dtypes, TRITON_INTERPRET="1")
+    program("hyper_program.py", path, rows, dtypes, **AS_IT_RUNS)
 
 
 def test_kernels_compile(tmp_path: Path) -> None:
