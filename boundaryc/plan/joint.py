@@ -9,10 +9,11 @@ context) and hang together loosely, so exact variable elimination is cheap; see 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 V = TypeVar("V", bound=Hashable)
@@ -82,7 +83,9 @@ def _eliminate(
     if work > MOST_COMBINATIONS:
         raise TooEntangledError(f"{len(context) + 1} choices hang together in {work} combinations")
     scope = (*context, variable)
-    known = [(factor.costs, [scope.index(v) for v in factor.variables]) for factor in touching]
+    known = [
+        (factor.costs, _picker([scope.index(v) for v in factor.variables])) for factor in touching
+    ]
     costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):
@@ -93,13 +96,21 @@ def _eliminate(
     return Factor(context, costs), choice
 
 
+def _picker(places: Sequence[int]) -> Callable[[tuple[L, ...]], tuple[L, ...]]:
+    """What takes the labels at some places out of all."""
+    if len(places) == 1:
+        return itemgetter(slice(places[0], places[0] + 1))  # a tuple as well
+    return itemgetter(*places)
+
+
 def _total(
-    factors: Sequence[tuple[Mapping[tuple[L, ...], int], Sequence[int]]], labels: tuple[L, ...]
+    factors: Sequence[tuple[Mapping[tuple[L, ...], int], Callable[[tuple[L, ...]], tuple[L, ...]]]],
+    labels: tuple[L, ...],
 ) -> int | None:
     """What ``labels`` cost, of which factors say which are theirs; None for impossible ones."""
     total = 0
-    for costs, places in factors:
-        cost = costs.get(tuple([labels[place] for place in places]))
+    for costs, own in factors:
+        cost = costs.get(own(labels))
         if cost is None:
             return None
         total += cost
