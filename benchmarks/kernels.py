@@ -61,6 +61,11 @@ class Family:
     rounded: bool = False
 
     @property
+    def share(self) -> float:
+        """Its bytes as a share of the plain kernel's."""
+        return (self.read + self.written) / 8
+
+    @property
     def parts(self) -> RowKernel:
         """What the kernel does."""
         return KERNELS[self.kernel]
@@ -312,11 +317,16 @@ def measured(
                 cells["compile"] = timed(compiled, sets, launches_for(size))
             del sets
             if plain is not None:
-                sets = inputs(PLAIN, rows, width)
-                cells["add_norm"] = timed(plain, sets, launches_for(rows * width * 8))
-                del sets
+                cells["add_norm"] = timed_plain(plain, rows, width)
+            if plain is not None and family.parts.quantize is None and family.share != 1:
+                cells["same_bytes"] = timed_plain(plain, max(1, round(rows * family.share)), width)
             yield {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
             torch.cuda.empty_cache()
+
+
+def timed_plain(plain: Case, rows: int, width: int) -> float:
+    """Microseconds of the plain kernel."""
+    return timed(plain, inputs(PLAIN, rows, width), launches_for(rows * width * 8))
 
 
 def chosen(text: str | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
