@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from boundaryc.cli import main
+from boundaryc.cli import script
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

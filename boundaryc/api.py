@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -109,11 +109,13 @@ def compile(  # noqa: A001 - our verb
     return Compiled(tuple(done), notes, tuple(replaced))
 
 
-def _claim(builds: Iterable[Build], out: Path) -> None:
+def _claim(builds: Sequence[Build], out: Path) -> None:
     """Refuses to replace what another file, which is still there, was compiled to."""
     from boundaryc.emit.freshness import published
     from boundaryc.emit.publish import PublishError
 
+    if not builds:
+        return
     owners = {folder.name: path for folder, path in published(out) if path is not None}
     for build in builds:
         owner = owners.get(build.name)

@@ -16,7 +16,7 @@ from benchmarks.plans.reference import Reference, least
 from benchmarks.plans.words import BRANCH, INTRODUCTION, reasons, tables
 from boundaryc.graph.build import FINAL, MERGE, Edge
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.plan.tables import MANY_ROWS
+from boundaryc.plan.task import MANY_ROWS
 from boundaryc.report.moves import Sent, described, moved
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,12 @@ Standard output carries the result, standard error what people should read. Exit
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+from contextlib import suppress
 from enum import IntEnum
+from typing import NoReturn
 
 from boundaryc.cli.stdout import outlasting
 
@@ -20,6 +24,20 @@ class Exit(IntEnum):
     UNUSABLE = 2  # we could not run as asked
     BUG = 3  # our fault
     INTERRUPTED = 130  # by the user
+
+
+def script() -> NoReturn:
+    """The process of one command.
+
+    It ends without taking apart all that it remembers, which takes longer than many commands.
+    """
+    code = main()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError):  # whoever reads it may have gone
+                stream.flush()
+    os._exit(code)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -67,7 +67,8 @@ def compile_(
     if not how.quiet:
         text = f"{'dry run: ' if dry_run else ''}{summary(done.published)}"
         how.result("\n".join(wrapped(text, columns())))
-    how.document("compile", **_content(done, dry_run))
+    if how.json:
+        how.document("compile", **_content(done, dry_run))
 
 
 def summary(published: Sequence[Published]) -> str:

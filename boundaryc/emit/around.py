@@ -26,23 +26,38 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         return Calls(producer, consumer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
-    called, names = shown(plan.stack, consumer), imported_names(plan)
-    calls = Calls(producer, consumer, called, None, read, names, access)
-    calls = replace(calls, captures=boundary.edge.target.captures, lora=plan.stack.lora)
-    calls = replace(calls, streams=plan.stack.streams, given_on=boundary.facts.given_on)
-    calls = replace(calls, norm=norm_call(plan.stack, consumer))
-    if target is not None:
-        calls = replace(calls, quantize=target.quantize, latent=target.latent_input)
-        calls = replace(calls, addition=target.post_addition)
+    calls = Calls(
+        producer=producer,
+        consumer=consumer,
+        shown=shown(plan.stack, consumer),
+        update=None,
+        read=read,
+        names=imported_names(plan),
+        access=access,
+        captures=boundary.edge.target.captures,
+        lora=plan.stack.lora,
+        streams=plan.stack.streams,
+        given_on=boundary.facts.given_on,
+        norm=norm_call(plan.stack, consumer),
+        quantize=target.quantize if target else None,
+        latent=target is not None and target.latent_input,
+        addition=target is not None and target.post_addition,
+    )
     if producer == ENTRY:
         enter = plan.operations[enter_operation(plan.stack)]
         return replace(calls, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
-    calls = replace(calls, update=update, scale=stage.update_scale, carried=update.params)
     following = next_update(plan, target.name) if target else None
-    kept = _leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion))
-    calls = replace(calls, kept=kept, additive=stage.additive, quantized_sum=stage.quantized_sum)
+    calls = replace(
+        calls,
+        update=update,
+        scale=stage.update_scale,
+        carried=update.params,
+        kept=_leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion)),
+        additive=stage.additive,
+        quantized_sum=stage.quantized_sum,
+    )
     if declared is None:
         return calls
     transform = plan.operations[transform_operation(declared.name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from boundaryc.emit.fused import FusedSum
@@ -40,7 +41,7 @@ class Calls:
     shown: str
     update: Operation | None
     read: Operation
-    names: dict[str, str]
+    names: Mapping[str, str]
     access: str = ""
     scale: float | None = None
     transform: Operation | None = None

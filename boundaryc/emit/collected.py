@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -56,7 +56,7 @@ class VariantFunctions:
 
     ``beside`` are those for a model that uses outputs between stages; ``accesses`` and ``resumes``
     are what they make up. ``parts`` and ``parts_beside`` are the modules of both, ``homes`` and
-    ``homes_beside`` say in which of them a name is.
+    ``homes_beside`` say in which of them a name is. ``told`` is what is sent at each boundary.
     """
 
     variant: str
@@ -69,13 +69,15 @@ class VariantFunctions:
     parts_beside: tuple[Part, ...] = ()
     homes: dict[str, str] = field(default_factory=dict)
     homes_beside: dict[str, str] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class TopologyFunctions:
     """Everything one topology needs; ``drafts`` has the functions of each use.
 
-    ``between`` has those for a model that uses outputs between stages.
+    ``between`` has those for a model that uses outputs between stages. ``names`` are whole names
+    that have been asked for, by variant and the identities of both.
     """
 
     plan: TopologyPlan
@@ -84,6 +86,7 @@ class TopologyFunctions:
     drafts: dict[Use, Drafts]
     between: dict[Use, Between]
     order: tuple[Edge, ...]
+    names: dict[tuple[str, int, int], Mapping[str, str]] = field(default_factory=dict)
 
     def needs(self) -> set[str]:
         """The names that its functions call, of row-wise functions and of others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from boundaryc.emit.between import AccessDraft, ResumeDraft
+from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
 from boundaryc.emit.collected import (
     DraftT,
     Named,
@@ -14,7 +14,7 @@ from boundaryc.emit.collected import (
     distinct,
 )
 from boundaryc.emit.crossings import Crossing, each_of, traits_of
-from boundaryc.emit.drafts import Draft, ExitDraft
+from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.when import when
 from boundaryc.graph.build import FINAL, Edge
@@ -84,10 +84,11 @@ def _name_all(
     named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
 ) -> None:
     for group in by_base(named):
-        ways = traits_of(one.crossings for one in group)
-        found = suffixes(
-            [{**own, **_traits(one, auto)} for one, own in zip(group, ways, strict=True)]
-        )
+        found: tuple[str, ...] = ("",)
+        if len(group) > 1:
+            ways = traits_of(one.crossings for one in group)
+            pairs = zip(group, ways, strict=True)
+            found = suffixes([{**own, **_traits(one, auto)} for one, own in pairs])
         for one, suffix in zip(group, found, strict=True):
             one.name = unique(case(one.base), case(suffix), taken)
 
@@ -181,7 +182,16 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     stage that may run without an exit has ``postprocess``.
     """
     variant = functions.plan.columns[use.column].variant
-    known, drafts = functions.variants[variant], functions.drafts[use]
+    drafts, beside = functions.drafts[use], functions.between.get(use)
+    key = (variant, id(drafts), id(beside))
+    if key not in functions.names:
+        functions.names[key] = _names(functions.variants[variant], drafts, beside, use.edge)
+    return functions.names[key]
+
+
+def _names(
+    known: VariantFunctions, drafts: Drafts, beside: Between | None, edge: Edge
+) -> Mapping[str, str]:
     own = {
         "prepare": drafts.prepare,
         "leave": drafts.leave,
@@ -192,11 +202,10 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     if drafts.exit:
         names["leave"] = known.exits[drafts.exit.key].name
     found = {what: f"{known.homes[name]}.{name}" for what, name in names.items()}
-    if use not in functions.between:
+    if beside is None:
         return found
-    beside = functions.between[use]
     names = {"resume": known.resumes[beside.resume.key].name}
-    if use.edge.consumer == FINAL:
+    if edge.consumer == FINAL:
         found["empty"] = "None"
         if beside.empty:
             names["empty"] = known.beside[beside.empty.key].name

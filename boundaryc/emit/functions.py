@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from boundaryc.emit.around import calls_around
 from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
+from boundaryc.emit.calls import Calls
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
 from boundaryc.emit.drafts import Drafts, draft, postprocess
@@ -15,41 +17,55 @@ from boundaryc.emit.function_names import name_beside, name_functions
 from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How
 from boundaryc.emit.merging import branch_input, merge
+from boundaryc.emit.reuse import Reuse, place
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.transfer import transferred, with_inputs
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.language.model import Stack
 from boundaryc.plan import ops
-from boundaryc.plan.access import access
+from boundaryc.plan.access import Access, access
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology.contracts import regime
 
 
-def topology_functions(plan: StackPlan, topology: TopologyPlan) -> TopologyFunctions:
-    """Drafts, merges and names the functions of ``topology``."""
+def topology_functions(
+    plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = None
+) -> TopologyFunctions:
+    """Drafts, merges and names the functions of ``topology``.
+
+    ``reuse`` has what other topologies of the same plan have been given.
+    """
     edges = _by_repetition(plan)
     result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
     uses = list(_uses(plan, topology, edges))
-    _add_between(plan, result, uses)
-    _add_drafts(plan, result, uses)
+    shared = reuse or Reuse()
+    _add_between(plan, result, uses, shared)
+    _add_drafts(plan, result, uses, shared)
     return result
 
 
-def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
+def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
     """First what exits leave in the stream, as the exits name it."""
-    cache: dict[object, Between] = {}
-    alike: dict[object, Between] = {}  # most boundaries differ in what these do not depend on
+    cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
+    seen: dict[tuple[str, int], tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
         known = result.variants.setdefault(variant, VariantFunctions(variant))
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        shape = _shape(variant, boundary)
-        if shape not in cache:
-            cache[shape] = _between(plan, variant, boundary, result.scope, alike)
-        found = result.between[use] = cache[shape]
-        _record_between(known, use, found, _how(boundary))
+        here = (variant, id(boundary))  # policies share boundaries, which the plan keeps
+        if here not in seen:
+            shape = _shape(variant, boundary)
+            if shape not in cache:
+                make = partial(_between, plan, variant, boundary, reuse)
+                key = ("between", place(variant, result.plan.mesh, boundary))
+                found = reuse.drafted(key, result.scope, make)
+                cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
+            seen[here] = cache[shape]
+        result.between[use], users = seen[here]
+        for each in users:
+            each.append(use)
     for known in result.variants.values():
         name_beside(plan, result.plan, known)
 
@@ -60,24 +76,15 @@ def _shape(variant: str, boundary: Boundary) -> object:
 
 
 def _between(
-    plan: StackPlan, variant: str, boundary: Boundary, scope: Scope, alike: dict[object, Between]
+    plan: StackPlan, variant: str, boundary: Boundary, reuse: Reuse, scope: Scope
 ) -> Between:
     edge, calls = boundary.edge, calls_around(plan, boundary, "")
     demands = regime(variant, scope.mesh)
     ways = access(boundary, demands.rows)
+    # Most boundaries differ in what this part does not depend on.
     inputs = demands.attention_in if _inputs_travel(plan.stack) else None
-    key = (edge, ways, calls.kept, calls.carried, inputs)
-    if key not in alike:
-        mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
-        alike[key] = between(edge, ways, scope, calls, shows=mixes)
-        left = alike[key].access
-        if plan.stack.pipeline is not None and left is not None:
-            travels = transferred(edge, ways, scope, calls, left, plan.stack.pipeline)
-            if inputs is not None:
-                travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
-            resume = replace(alike[key].resume, transfer=travels)
-            alike[key] = replace(alike[key], resume=resume)
-    found = alike[key]
+    key = ("ways", edge, ways.asked, inputs, calls.kept, calls.carried)
+    found = reuse.drafted(key, scope, partial(_ways, plan, edge, ways, calls, inputs))
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
@@ -85,6 +92,20 @@ def _between(
     if handed is None:
         return found
     return overlapped(found, handed, demands.rows, scope, calls_around(plan, handed, ""))
+
+
+def _ways(
+    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, inputs: int | None, scope: Scope
+) -> Between:
+    """The other ways across a boundary, over a pipeline cut too where there are any."""
+    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    found = between(edge, ways, scope, calls, shows=mixes)
+    if plan.stack.pipeline is None or found.access is None:
+        return found
+    travels = transferred(edge, ways, scope, calls, found.access, plan.stack.pipeline)
+    if inputs is not None:
+        travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
+    return replace(found, resume=replace(found.resume, transfer=travels))
 
 
 def _inputs_travel(stack: Stack) -> bool:
@@ -103,27 +124,45 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     return handed_on(plan, boundary, rows)
 
 
-def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use]) -> None:
-    cache: dict[object, Drafts] = {}
+def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
+    cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
+    seen: dict[tuple[str, int], tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
         variant, boundary = _place(result.plan, use)
-        known = result.variants[variant]
-        shape = _shape(variant, boundary)
-        if shape not in cache:
-            beside = result.between.get(use)
-            left = beside.access if beside else None
-            leaves = known.accesses[left.key].name if left else ""
-            cache[shape] = _draft(plan, result.scope, boundary, leaves)
-            late = beside.late if beside else None
-            handed = late and _handed(plan, boundary, regime(variant, result.scope.mesh).rows)
-            if late and handed:
-                calls = calls_around(plan, handed, known.accesses[late.key].name)
-                ends = postprocess(handed, result.scope, calls)
-                cache[shape] = replace(cache[shape], postprocess=ends)
-        found = result.drafts[use] = cache[shape]
-        _record(known, use, found, _how(boundary))
+        known, here = result.variants[variant], (variant, id(boundary))
+        if here not in seen:
+            shape = _shape(variant, boundary)
+            if shape not in cache:
+                left = _left(known, result.between.get(use))
+                make = partial(_drafts, plan, variant, boundary, left)
+                key = ("drafts", left, place(variant, result.plan.mesh, boundary))
+                found = reuse.drafted(key, result.scope, make)
+                cache[shape] = found, tuple(_users(known, found, _how(boundary)))
+            seen[here] = cache[shape]
+        result.drafts[use], users = seen[here]
+        for each in users:
+            each.append(use)
     for known in result.variants.values():
         name_functions(plan, result.plan, known)
+
+
+def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
+    """The names of what a stage leaves in the stream at its exit, and where it ran without one."""
+    both = (beside.access, beside.late) if beside else (None, None)
+    exits, late = (known.accesses[one.key].name if one else "" for one in both)
+    return exits, late
+
+
+def _drafts(
+    plan: StackPlan, variant: str, boundary: Boundary, left: tuple[str, str], scope: Scope
+) -> Drafts:
+    """The functions of a boundary; ``left`` is what its producer leaves in the stream."""
+    found = _draft(plan, scope, boundary, left[0])
+    handed = left[1] and _handed(plan, boundary, regime(variant, scope.mesh).rows)
+    if handed:
+        calls = calls_around(plan, handed, left[1])
+        found = replace(found, postprocess=postprocess(handed, scope, calls))
+    return found
 
 
 def _place(topology: TopologyPlan, use: Use) -> tuple[str, Boundary]:
@@ -183,27 +222,29 @@ def _how(boundary: Boundary) -> str:
     return "_".join(words)
 
 
-def _record(known: VariantFunctions, use: Use, drafts: Drafts, how: str) -> None:
+Users = list[Use]
+"""The places that need a function, for more to be added."""
+
+
+def _users(known: VariantFunctions, drafts: Drafts, how: str) -> Iterator[Users]:
+    """The places of all functions of a boundary, which are recorded if they are new."""
     every = (drafts.prepare, drafts.leave, drafts.merge, drafts.postprocess)
     functions = [one for one in every if one]
     if drafts.exit:
         functions += drafts.exit.functions()
-        decision = known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how))
-        decision.uses.append(use)
+        yield known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how)).uses
     for function in functions:
-        known.functions.setdefault(function.key, Named(function, how=how)).uses.append(use)
+        yield known.functions.setdefault(function.key, Named(function, how=how)).uses
 
 
-def _record_between(known: VariantFunctions, use: Use, found: Between, how: str) -> None:
+def _users_between(known: VariantFunctions, found: Between, how: str) -> Iterator[Users]:
     for function in found.functions():
         named = known.beside.setdefault(function.key, Named(function, how=how))
-        named.uses.append(use)
         if function.crossing and function.crossing not in named.crossings:
             named.crossings.append(function.crossing)
-    resume = known.resumes.setdefault(found.resume.key, Named(found.resume, how=how))
-    resume.uses.append(use)
+        yield named.uses
+    yield known.resumes.setdefault(found.resume.key, Named(found.resume, how=how)).uses
     travels = found.resume.transfer
     for output in (*found.accesses, travels and travels.arrived):
         if output:
-            left = known.accesses.setdefault(output.key, Named(output, how=how))
-            left.uses.append(use)
+            yield known.accesses.setdefault(output.key, Named(output, how=how)).uses

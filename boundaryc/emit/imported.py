@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from boundaryc.plan.kernels import KERNELS
 from boundaryc.plan.result import StackPlan
 from boundaryc.plan.row_moves import MOVES
@@ -14,9 +17,20 @@ OWN_WORDS = (
 """What is in the name of a generated function, and of nothing that is imported."""
 
 
-def imported_names(plan: StackPlan) -> dict[str, str]:
+def imported_names(plan: StackPlan) -> Mapping[str, str]:
     """Under which name each operation from outside is imported, by operation."""
-    outside = {name: op for name, op in plan.operations.items() if op.call is not None}
+    outside = ((name, op) for name, op in plan.operations.items() if op.call is not None)
+    return _named(
+        tuple((name, f"{op.call}", op.params) for name, op in outside),
+        tuple(term.name for stage in plan.stack.stages for term in stage.additive),
+    )
+
+
+@lru_cache(maxsize=64)
+def _named(
+    outside: tuple[tuple[str, str, tuple[str, ...]], ...], terms: tuple[str, ...]
+) -> Mapping[str, str]:
+    """The names of operations, given as names, calls and parameters, beside additive terms."""
     taken = {"Any", "Batch", "ExitDecision", "Norm", "OwedOutput", "Tensor", "add"}
     taken |= {*KERNELS, *STREAM_KERNELS, *MOVES, "BiasedNorm", "ExpertRows"}
     taken |= {"addition", "experts", "finalize"}
@@ -25,9 +39,9 @@ def imported_names(plan: StackPlan) -> dict[str, str]:
     taken |= {"Access", "CaptureMove", "Resume", "Transfer", "output_norm", "residual", "value"}
     taken |= {"InputScale", "input_scale", "quantize_fp8", "quantize_int8", "scales", "values"}
     taken |= {"FusedBoundary", "fused", "quantized_all_reduce"}
-    taken |= {param for op in outside.values() for param in op.params}
-    taken |= {term.name for stage in plan.stack.stages for term in stage.additive}
-    calls = {name: f"{op.call}" for name, op in outside.items()}
+    taken |= {param for _, _, params in outside for param in params}
+    taken |= {*terms}
+    calls = {name: call for name, call, _ in outside}
     names: dict[str, str] = {}
     for name, call in calls.items():
         function = call.partition(":")[2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 WIDTH = 100
 
@@ -85,6 +86,7 @@ def closed(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:-1], f"{lines[-1]},")
 
 
+@lru_cache(maxsize=4096)
 def wrapped(first: str, text: str, *, indent: int = 0) -> tuple[str, ...]:
     """``first`` + ``text`` broken into lines, the later ones aligned with the text.
 

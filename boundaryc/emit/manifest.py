@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,19 +91,24 @@ def tree_hash(origin: Origin, bodies: Mapping[str, str]) -> str:
     return digest("\n".join([origin.digest, *lines]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recorded:
     """What a published manifest says: its stack, the hash of each file, and where its source is.
 
     ``path`` leads from the output folder to the source; None if the manifest does not say.
-    ``intact``: nobody has changed it. ``said`` is all that it says.
+    ``said`` is all that it says, and ``text`` how.
     """
 
     stack: str
     files: Mapping[str, str]
     path: str | None
-    intact: bool
     said: Mapping[str, object]
+    text: str
+
+    @cached_property
+    def intact(self) -> bool:
+        """Whether nobody has changed it."""
+        return sealed(self.said) == self.text
 
 
 def read_manifest(folder: Path) -> Recorded | None:
@@ -119,8 +125,7 @@ def read_manifest(folder: Path) -> Recorded | None:
     if not isinstance(stack, str) or not isinstance(files, dict):
         return None
     hashes = {str(name): str(value) for name, value in files.items()}
-    whole = sealed(document) == text
-    return Recorded(stack, hashes, path if isinstance(path, str) else None, whole, document)
+    return Recorded(stack, hashes, path if isinstance(path, str) else None, document, text)
 
 
 def claims(operation: Operation) -> list[str]:

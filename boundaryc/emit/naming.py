@@ -22,6 +22,8 @@ def suffixes(drafts: Sequence[Traits]) -> tuple[str, ...]:
     >>> suffixes([{"how": "ar", "to": "a"}, {"how": "rs", "to": "a"}, {"how": "ar", "to": "b"}])
     ('', '_rs', '_b')
     """
+    if len(drafts) == 1:
+        return ("",)
     kinds = _telling(drafts)
     found: list[str] = []
     for draft in drafts:
@@ -37,12 +39,15 @@ def suffixes(drafts: Sequence[Traits]) -> tuple[str, ...]:
 def _telling(drafts: Sequence[Traits]) -> tuple[str, ...]:
     """Kinds of traits that tell the drafts apart, none of which could be left out."""
     kinds: list[str] = []
+    apart = 1
     for kind in drafts[0]:
-        if _apart(drafts, [*kinds, kind]) > _apart(drafts, kinds):
+        more = _apart(drafts, [*kinds, kind])
+        if more > apart:
             kinds.append(kind)
+            apart = more
     for kind in reversed(tuple(kinds)):
         fewer = [other for other in kinds if other != kind]
-        if _apart(drafts, fewer) == _apart(drafts, kinds):
+        if _apart(drafts, fewer) == apart:
             kinds = fewer
     return tuple(kinds)
 

@@ -15,7 +15,8 @@ from boundaryc.emit.norms import Norms
 from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
 from boundaryc.emit.plan_json import plan_json, shared_plan
-from boundaryc.emit.render import render
+from boundaryc.emit.render import docstring, render
+from boundaryc.emit.reuse import Reuse
 from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
@@ -24,8 +25,8 @@ from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.table_parts import table_files
 from boundaryc.emit.tables import TopologyTables, topology_tables
 from boundaryc.emit.topology_views import layout_view
-from boundaryc.emit.variant_views import variant_doc, variant_parts
-from boundaryc.emit.views import Lines, ModuleView
+from boundaryc.emit.variant_views import edge_lines, variant_doc, variant_parts
+from boundaryc.emit.views import ModuleView
 from boundaryc.plan.alike import alike
 from boundaryc.plan.result import StackPlan, TopologyPlan
 
@@ -41,7 +42,8 @@ class Output:
 
 def emit(plan: StackPlan, origin: Origin) -> Output:
     """The files of a planned stack, a function of the arguments alone."""
-    groups = [each for group in alike(plan.topologies) for each in _functions(plan, group)]
+    reuse = Reuse()
+    groups = [each for group in alike(plan.topologies) for each in _functions(plan, group, reuse)]
     functions = [group[0] for group in groups]
     shared = _shared(plan, functions)
     modules = {"__init__.py": render("stack.py.jinja", stack_view(plan)), **shared}
@@ -86,18 +88,18 @@ def _shared(plan: StackPlan, functions: Sequence[TopologyFunctions]) -> dict[str
 
 
 def _functions(
-    plan: StackPlan, topologies: Sequence[TopologyPlan]
+    plan: StackPlan, topologies: Sequence[TopologyPlan], reuse: Reuse
 ) -> Iterator[list[TopologyFunctions]]:
     """The functions of topologies with equal plans, in groups that have the same.
 
     They have the same unless some function says how many ranks there are.
     """
-    first = topology_functions(plan, topologies[0])
+    first = topology_functions(plan, topologies[0], reuse)
     _arrange(plan, first)
     if first.scope.sized:
         yield [first]
         for topology in topologies[1:]:
-            own = topology_functions(plan, topology)
+            own = topology_functions(plan, topology, reuse)
             _arrange(plan, own)
             yield [own]
     else:
@@ -107,9 +109,14 @@ def _functions(
 def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
     """Puts functions into modules, which gives them their whole names."""
     for known in functions.variants.values():
+        known.told = tuple(edge_lines(plan, functions, known))
         known.parts = variant_parts(plan, functions, known)
         known.parts_beside = access_parts(functions, known)
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
+
+
+HASH = "\n    manifest_hash"
+"""What the hash of all that a topology runs is assigned to; it is rendered without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +125,24 @@ class _Module:
 
     part: Part
     known: VariantFunctions
-    imports: Lines
-    blocks: tuple[Lines, ...]
+    text: str
 
 
 def _modules(plan: StackPlan, functions: TopologyFunctions) -> tuple[_Module, ...]:
     """The modules of functions of a topology, which those with the same functions share."""
     return tuple(
-        _Module(
-            part,
-            known,
-            part_imports(plan, part, known.homes | known.homes_beside),
-            tuple(block.lines for block in part.blocks),
-        )
+        _Module(part, known, _text(plan, part, known))
         for known in functions.variants.values()
         for part in (*known.parts, *known.parts_beside)
     )
+
+
+def _text(plan: StackPlan, part: Part, known: VariantFunctions) -> str:
+    """A module from the end of its docstring on."""
+    doc = (part.module,)
+    imports = part_imports(plan, part, known.homes | known.homes_beside)
+    view = ModuleView(doc, imports, tuple(block.lines for block in part.blocks))
+    return render("module.py.jinja", view).removeprefix(docstring(doc))
 
 
 def _topology(
@@ -145,17 +154,18 @@ def _topology(
     shared: Mapping[str, str],
 ) -> dict[str, str]:
     """The modules of one topology, which run with those that all topologies share."""
-    view, boundaries = table_files(plan, functions, tables)
+    tables_text, boundaries = table_files(plan, functions, tables)
     modules = {
-        "__init__.py": render("topology.py.jinja", view),
+        "__init__.py": tables_text,
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
         **boundaries,
     }
     for one in modules_of:
         beside = one.part in one.known.parts_beside
         doc = (access_doc if beside else variant_doc)(plan, functions, one.known, one.part)
-        text = render("module.py.jinja", ModuleView(doc, one.imports, one.blocks))
-        modules[f"{one.part.module}.py"] = text
+        modules[f"{one.part.module}.py"] = f"{docstring(doc)}{one.text}"
     around = {f"../{name}": text for name, text in shared.items()}
-    hashed = replace(view, hash=tree_hash(origin, around | modules))
-    return modules | {"__init__.py": render("topology.py.jinja", hashed)}
+    before, empty, after = modules["__init__.py"].partition(f'{HASH} = ""')
+    assert empty
+    hashed = f'{before}{HASH} = "{tree_hash(origin, around | modules)}"{after}'
+    return modules | {"__init__.py": hashed}

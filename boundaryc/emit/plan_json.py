@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from boundaryc.emit.plan_text import op_text
 from boundaryc.emit.summary import summaries
@@ -19,21 +20,30 @@ from boundaryc.topology import Mesh
 WIDTH = 100
 
 
+class Dumped(NamedTuple):
+    """A value as JSON: on one line, None for one too long, and laid out for its depth."""
+
+    line: str | None
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What the documents of topologies with equal plans share: all but sizes and names."""
 
-    summary: list[dict[str, list[str]]]
-    boundaries: Mapping[str, list[dict[str, object]]]
+    summary: Dumped
+    boundaries: Mapping[str, Dumped]
 
 
 def shared_plan(plan: StackPlan, topology: TopologyPlan) -> Shared:
     """What the document of ``topology`` shares with those of others."""
     boundaries = {
-        variant: [_edge(topology, variant, edge) for edge in plan.graph.edges()]
+        variant: _dumped(
+            [_edge(topology, variant, edge) for edge in plan.graph.edges()], 3, key="boundaries"
+        )
         for variant in topology.row_multiples
     }
-    return Shared(summaries(plan, topology), boundaries)
+    return Shared(_dumped(summaries(plan, topology), 1, key="summary"), boundaries)
 
 
 def plan_json(plan: StackPlan, topology: TopologyPlan, shared: Shared) -> str:
@@ -53,21 +63,38 @@ def plan_json(plan: StackPlan, topology: TopologyPlan, shared: Shared) -> str:
             for variant, multiple in topology.row_multiples.items()
         },
     }
-    return f"{_dump(document)}\n"
+    return f"{_dumped(document).text}\n"
 
 
-def _dump(value: object, depth: int = 0, *, key: str = "") -> str:
+def _dumped(value: object, depth: int = 0, *, key: str = "") -> Dumped:
     """JSON in which short values stay on one line; operations and lines for people get one each."""
-    line = json.dumps(value)
-    short = 2 * depth + len(key) + len(line) < WIDTH and key not in ("ops", "lines")
-    if short or not isinstance(value, (dict, list)) or not value:
-        return line
-    inner, outer = " " * (2 * depth + 2), " " * (2 * depth)
+    if isinstance(value, Dumped):
+        return value
     if isinstance(value, dict):
-        items = [f"{json.dumps(k)}: {_dump(v, depth + 1, key=k)}" for k, v in value.items()]
-        return "{\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{outer}}}"
-    items = [_dump(item, depth + 1) for item in value]
-    return "[\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{outer}]"
+        start, end, names = "{", "}", [f"{json.dumps(name)}: " for name in value]
+        parts = [_dumped(one, depth + 1, key=name) for name, one in value.items()]
+    elif isinstance(value, list):
+        start, end, names = "[", "]", [""] * len(value)
+        parts = [_dumped(one, depth + 1) for one in value]
+    else:
+        line = json.dumps(value)
+        return Dumped(line, line)
+    one_line = _one_line(start, names, parts, end)
+    short = one_line is not None and 2 * depth + len(key) + len(one_line) < WIDTH
+    if one_line is not None and (not value or (short and key not in ("ops", "lines"))):
+        return Dumped(one_line, one_line)
+    inner = "\n" + " " * (2 * depth + 2)
+    items = (f"{inner}{name}{part.text}" for name, part in zip(names, parts, strict=True))
+    return Dumped(one_line, f"{start}{','.join(items)}{inner[:-2]}{end}")
+
+
+def _one_line(start: str, names: list[str], parts: list[Dumped], end: str) -> str | None:
+    """All parts on one line, if they may be short enough for it."""
+    lines = [part.line for part in parts if part.line is not None]
+    if len(lines) < len(parts):
+        return None
+    line = ", ".join(name + part for name, part in zip(names, lines, strict=True))
+    return f"{start}{line}{end}" if len(line) < WIDTH else None
 
 
 def _few_rows(topology: TopologyPlan, variant: str) -> dict[str, int]:

@@ -189,11 +189,10 @@ class _Places:
 
     def stage(self, tree: Tree, written: Mapping[str, str], removed: Sequence[str]) -> None:
         """Builds the new tree beside the old one."""
-        self.new.mkdir()
+        for folder in {self.new, *((self.new / name).parent for name in written)}:
+            folder.mkdir(parents=True, exist_ok=True)
         for name, text in written.items():
-            path = self.new / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
+            (self.new / name).write_bytes(text.encode())
         for name in tree.names():
             if name not in written and name not in removed:
                 _link(tree.folder / name, self.new / name)

@@ -30,7 +30,7 @@ def _environment() -> Environment:
         autoescape=False,
     )
     environment.filters["lines"] = _lines
-    environment.filters["docstring"] = _docstring
+    environment.filters["docstring"] = docstring
     return environment
 
 
@@ -39,7 +39,7 @@ def _lines(lines: tuple[str, ...], indent: int = 0) -> str:
     return "\n".join(" " * indent + line if line else "" for line in lines)
 
 
-def _docstring(lines: tuple[str, ...]) -> str:
+def docstring(lines: tuple[str, ...]) -> str:
     """Lines as a docstring at the left margin."""
     if len(lines) == 1:
         return f'"""{lines[0]}"""'

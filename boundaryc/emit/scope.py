@@ -28,6 +28,15 @@ class Scope:
     fused: set[FusedSum] = field(default_factory=set)
     sized: bool = False
 
+    def add(self, other: Scope) -> None:
+        """Adds what functions need that were written for another scope."""
+        self.groups |= other.groups
+        self.rows |= other.rows
+        self.orders |= other.orders
+        self.tokens |= other.tokens
+        self.fused |= other.fused
+        self.sized |= other.sized
+
     def size(self, axes: int) -> int:
         """The ranks of a group; a function that says how many is for this topology alone."""
         self.sized = True

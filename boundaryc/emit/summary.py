@@ -16,6 +16,7 @@ from boundaryc.graph.build import ENTRY
 from boundaryc.plan import ops
 from boundaryc.plan.cost import price
 from boundaryc.plan.result import Boundary, Column, StackPlan, TopologyPlan
+from boundaryc.plan.state import State
 from boundaryc.topology.contracts import obeys_policy
 
 NO_GAIN = "no plan is better for it"
@@ -32,8 +33,8 @@ def summaries(plan: StackPlan, topology: TopologyPlan) -> list[dict[str, list[st
     return [{"policies": names, "lines": list(lines)} for lines, names in found.items()]
 
 
-Sends = dict[int, tuple[str, ...]]
-"""The collectives of boundaries, by the identity of each: most policies and batches share them."""
+Sends = dict[tuple[State, int], tuple[str, ...]]
+"""The collectives of paths, by their starts and the identity of each: most batches share them."""
 
 
 def _runs(plan: StackPlan, topology: TopologyPlan, policy: str, sends: Sends) -> Iterator[str]:
@@ -69,9 +70,10 @@ def _count(collectives: int) -> str:
 
 
 def _known(topology: TopologyPlan, boundary: Boundary, sends: Sends) -> tuple[str, ...]:
-    if id(boundary) not in sends:
-        sends[id(boundary)] = tuple(_sent(topology, boundary))
-    return sends[id(boundary)]
+    key = (boundary.start, id(boundary.path))
+    if key not in sends:
+        sends[key] = tuple(_sent(topology, boundary))
+    return sends[key]
 
 
 def _sent(topology: TopologyPlan, boundary: Boundary) -> Iterator[str]:

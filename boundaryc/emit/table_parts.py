@@ -11,21 +11,21 @@ from boundaryc.emit.parts import LONGEST, Block, Part, divided, homes
 from boundaryc.emit.render import render
 from boundaryc.emit.tables import Constant, TopologyTables
 from boundaryc.emit.topology_views import boundary_lines, in_order, topology_view
-from boundaryc.emit.views import ModuleView, TopologyView
+from boundaryc.emit.views import ModuleView
 from boundaryc.graph.build import ENTRY
 from boundaryc.plan.result import StackPlan
 
 
 def table_files(
     plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
-) -> tuple[TopologyView, dict[str, str]]:
-    """The view of a topology's ``__init__.py``, and the modules of boundaries that it is without.
+) -> tuple[str, dict[str, str]]:
+    """A topology's ``__init__.py`` without its hash, and the modules of boundaries that it lacks.
 
     Those are all in one module, or in one for each stage that they are behind.
     """
-    view = topology_view(plan, functions, tables, "")
-    if HEADER + len(render("topology.py.jinja", view).splitlines()) <= LONGEST:
-        return view, {}
+    text = render("topology.py.jinja", topology_view(plan, functions, tables))
+    if HEADER + len(text.splitlines()) <= LONGEST:
+        return text, {}
     constants = {one.name: one for one in in_order(plan, tables)}
     blocks = [_block(one) for one in constants.values()]
     parts = divided("boundaries", "after", blocks)
@@ -34,7 +34,8 @@ def table_files(
         f"{part.module}.py": _text(where, part, [constants[one.name] for one in part.blocks])
         for part in parts
     }
-    return topology_view(plan, functions, tables, "", homes(parts)), files
+    divided_view = topology_view(plan, functions, tables, homes(parts))
+    return render("topology.py.jinja", divided_view), files
 
 
 def _block(constant: Constant) -> Block:

@@ -73,7 +73,7 @@ def topology_tables(
 ) -> TopologyTables:
     """The tables of one topology."""
     topology = functions.plan
-    behaviours = [_behaviour(plan, functions, index) for index in range(len(topology.columns))]
+    behaviours = _behaviours(plan, functions)
     kept = merged(topology.columns, behaviours)
     taken: set[str] = set()
     constants = _boundaries(functions, kept, taken, plan.stack.policy_auto)
@@ -88,13 +88,22 @@ def topology_tables(
     )
 
 
-def _behaviour(plan: StackPlan, functions: TopologyFunctions, column: int) -> Hashable:
-    """What all boundaries do in batches of one column, under every policy."""
-    return tuple(
-        tuple(sorted(names_by_use(functions, Use(edge, column, policy)).items()))
-        for policy in functions.plan.tables
-        for edge in plan.graph.edges()
-    )
+def _behaviours(plan: StackPlan, functions: TopologyFunctions) -> list[Hashable]:
+    """What all boundaries do in batches of each column, under every policy: equal numbers."""
+    numbers: dict[Hashable, int] = {}
+    known: dict[int, int] = {}
+
+    def number(use: Use) -> int:
+        names = names_by_use(functions, use)
+        if id(names) not in known:
+            known[id(names)] = numbers.setdefault(tuple(sorted(names.items())), len(numbers))
+        return known[id(names)]
+
+    places = [(policy, edge) for policy in functions.plan.tables for edge in plan.graph.edges()]
+    return [
+        tuple(number(Use(edge, column, policy)) for policy, edge in places)
+        for column in range(len(functions.plan.columns))
+    ]
 
 
 def _boundaries(

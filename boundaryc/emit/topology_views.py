@@ -142,10 +142,9 @@ def topology_view(
     plan: StackPlan,
     functions: TopologyFunctions,
     tables: TopologyTables,
-    tree_hash: str,
     home: Mapping[str, str] | None = None,
 ) -> TopologyView:
-    """The view of a topology's ``__init__.py``; ``tree_hash`` identifies all that it runs.
+    """The view of a topology's ``__init__.py``, without the hash of all that it runs.
 
     ``home`` has the modules of boundaries that are in others, by name.
     """
@@ -171,7 +170,6 @@ def topology_view(
         providers=quoted(plan.stack.fusion) if plan.stack.fusion else "",
         base=_base(plan),
         final_bias=bool(_final_bias(plan)),
-        hash=tree_hash,
         imports=(
             "from boundaryc import runtime",
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),

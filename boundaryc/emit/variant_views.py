@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
-from boundaryc.emit.drafts import ExitDraft, rendered, sends
+from boundaryc.emit.drafts import Drafts, ExitDraft, rendered, sends
 from boundaryc.emit.function_names import by_base
 from boundaryc.emit.how import Collective
 from boundaryc.emit.layers import layer_kinds
@@ -14,6 +14,7 @@ from boundaryc.emit.parts import Block, Part, divided
 from boundaryc.emit.shown import shown
 from boundaryc.emit.topology_views import sizes
 from boundaryc.emit.views import Lines
+from boundaryc.graph.build import Edge
 from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh
 
@@ -28,8 +29,8 @@ def variant_parts(
     plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
 ) -> tuple[Part, ...]:
     """The modules of one batch variant; divided, what runs after a stage is in one of its own."""
-    told = len(edge_lines(plan, functions, known))
-    return divided(known.variant, "after", tuple(_blocks(plan, functions, known)), told=told)
+    blocks = tuple(_blocks(plan, functions, known))
+    return divided(known.variant, "after", blocks, told=len(known.told))
 
 
 def _blocks(
@@ -61,11 +62,15 @@ def _blocks(
 def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> dict[str, str]:
     """The plain names of a variant's functions in the order of a forward, with their producers."""
     columns = functions.plan.columns
+    met: dict[Edge, dict[int, Drafts]] = {edge: {} for edge in plan.graph.edges()}
+    for use, drafts in functions.drafts.items():
+        if columns[use.column].variant == variant:
+            met[use.edge].setdefault(id(drafts), drafts)  # batches and policies share them
     found: dict[str, str] = {}
-    for edge in plan.graph.edges():
-        for use, drafts in functions.drafts.items():
-            if use.edge == edge and columns[use.column].variant == variant:
-                found |= {base: edge.producer for base in drafts.bases() if base not in found}
+    for edge, own in met.items():
+        for drafts in own.values():
+            for base in drafts.bases():
+                found.setdefault(base, edge.producer)
     return found
 
 
@@ -116,7 +121,7 @@ def variant_doc(
     cut = f", batches cut evenly over {listed(even)}" if even else ""
     lines += wrapped("", f"What runs at each boundary, in order (policy {auto}{cut}):")
     lines.append("")
-    lines += edge_lines(plan, functions, known)
+    lines += known.told
     alternatives = any(named.when for named in known.functions.values())
     if alternatives:
         lines += ["", 'Functions that differ by batch, policy or place say so under "when".']

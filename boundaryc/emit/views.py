@@ -74,7 +74,6 @@ class TopologyView:
     final_bias: bool
     travels: Lines
     extras: Lines
-    hash: str
     imports: Lines
     columns: Lines
     boundaries: tuple[Lines, ...]

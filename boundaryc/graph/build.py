@@ -11,14 +11,16 @@ node at which both outputs are added and from which the stack goes on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
-
-import networkx as nx
+from typing import TYPE_CHECKING, NamedTuple
 
 from boundaryc.language.model import Capture, Stack
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ENTRY = ""
 """The producer of the first stage: there is none."""
@@ -84,21 +86,30 @@ START = Node(ENTRY, ENTRY)
 
 @dataclass(frozen=True, slots=True)
 class StageGraph:
-    """The graph, and how the layers run through it.
+    """The boundaries of a stack, and how the layers run through them.
 
     ``walk`` has, for every layer, the edge by which each of its stages is entered, ``left`` the one
     by which it is left; ``merged`` has the edge behind the merge of every layer that has a branch,
-    by layer. ``last`` is the edge to the end of the stack. Edges carry the attribute ``repeats``:
-    met more than once. ``met`` has every edge once, in the order in which the stack first meets
-    them.
+    by layer. ``last`` is the edge to the end of the stack. ``met`` has every edge once, in the
+    order in which the stack first meets them, ``repeated`` those that it meets more than once.
     """
 
-    graph: nx.DiGraph[Node]
     walk: tuple[tuple[Edge, ...], ...]
     last: Edge
     met: tuple[Edge, ...]
     left: tuple[tuple[Edge, ...], ...]
     merged: Mapping[int, Edge]
+    repeated: frozenset[Edge]
+
+    @property
+    def graph(self) -> nx.DiGraph[Node]:
+        """Nodes and edges as a graph; edges carry the attribute ``repeats``."""
+        import networkx as nx  # planning needs none of it, and it takes long to import
+
+        graph: nx.DiGraph[Node] = nx.DiGraph()
+        for edge in self.met:
+            graph.add_edge(edge.source, edge.target, repeats=self.repeats(edge))
+        return graph
 
     def edges(self) -> tuple[Edge, ...]:
         """Every boundary once, in the order in which the stack first meets them."""
@@ -114,7 +125,7 @@ class StageGraph:
 
     def repeats(self, edge: Edge) -> bool:
         """Whether the stack meets this boundary more than once."""
-        return bool(self.graph.edges[edge.source, edge.target]["repeats"])
+        return edge in self.repeated
 
 
 def build_graph(stack: Stack) -> StageGraph:
@@ -137,14 +148,9 @@ def build_graph(stack: Stack) -> StageGraph:
         out = [_beside(out, edge) if edge.forks else edge for edge in out]
         passed += (edge for edge in out if edge.merges)
         left.append(tuple(out))
-    graph: nx.DiGraph[Node] = nx.DiGraph()
-    for edge in (*passed, last):
-        if graph.has_edge(edge.source, edge.target):
-            graph.edges[edge.source, edge.target]["repeats"] = True
-        else:
-            graph.add_edge(edge.source, edge.target, repeats=False)
-    met = tuple(dict.fromkeys((*passed, last)))
-    return StageGraph(graph, walk, last, met, tuple(left), merged)
+    met = Counter((*passed, last))
+    repeated = frozenset(edge for edge, times in met.items() if times > 1)
+    return StageGraph(walk, last, tuple(met), tuple(left), merged, repeated)
 
 
 def _beside(out: list[Edge], fork: Edge) -> Edge:

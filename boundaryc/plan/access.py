@@ -50,15 +50,23 @@ class Access:
     to_producer: Ops
     to_input: Ops
 
+    @property
+    def asked(self) -> tuple[State, Goal, EdgeFacts, int]:
+        """What all of it follows from."""
+        return self.handed_off, self.goal, self.facts, self.stack_rows
+
 
 def access(boundary: Boundary, rows: int) -> Access:
     """The other plans of ``boundary``; ``rows`` are those on which the stack is entered and left.
 
     LookupError where one that every boundary must have does not exist.
     """
-    state, goal = handed_off(boundary), boundary.goal
     facts = boundary.facts._replace(even=0, scatter=0, scatter_by_size=False, quantized_sum=0)
-    facts = in_twos(facts)
+    return _access(handed_off(boundary), boundary.goal, in_twos(facts), rows)
+
+
+@lru_cache(maxsize=8192)
+def _access(state: State, goal: Goal, facts: EdgeFacts, rows: int) -> Access:
     stream = Goal(rows, rows, phase=Phase.STREAM)
     done, complete = state, _completion(state)
     for op in complete:

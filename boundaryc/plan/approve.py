@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from boundaryc.plan.access import Ops
+from boundaryc.plan.access import Ops, in_twos
 from boundaryc.plan.alike import alike
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
+from boundaryc.plan.ops import Capture
 from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart, check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
-from boundaryc.plan.result import StackPlan, Table, TopologyPlan
+from boundaryc.plan.result import Boundary, StackPlan, Table, TopologyPlan
+from boundaryc.plan.search import Sized
 from boundaryc.topology.contracts import regime
 
 
@@ -28,19 +30,49 @@ def approve(plan: StackPlan) -> StackPlan:
 
     Boundaries that differ only in the sizes of their mesh are one: the checker chooses sizes.
     """
+    judged: set[object] = set()
     for topology, *_ in alike(plan.topologies):
-        atoms = len(topology.mesh.atoms)
+        met: set[object] = set()
         for variant, table in _distinct(topology):
             _check_merges(table)
             rows = regime(variant, topology.mesh).rows
             for boundary in table.values():
-                for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
-                    fault = _fault(ops, atoms, boundary.facts.even, *declarations(boundary))
-                    if fault is not None:
-                        words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
-                        words += f", {way} at a cut," if way else ""
-                        raise RejectedPlanError(f"{words} on a mesh of {fault}")
+                even = boundary.facts.even & _fixed(boundary.path.ops)
+                # Many batches share a path, which the plan keeps: it is told by its identity.
+                here = (rows, boundary.edge, boundary.start, boundary.goal, even, id(boundary.path))
+                if here in met:
+                    continue
+                met.add(here)
+                form = boundary.facts._replace(even=even, scatter=0, scatter_by_size=False)
+                same = (*here[:4], in_twos(form), boundary.path.ops)
+                if same not in judged:
+                    judged.add(same)
+                    _judge(plan, boundary, rows, len(topology.mesh.atoms))
     return plan
+
+
+def _judge(plan: StackPlan, boundary: Boundary, rows: int, atoms: int) -> None:
+    """Executes a boundary and every way over a cut at it, on batches no more even than it needs.
+
+    So one execution serves all kinds of batch that share its operations: what is right where fewer
+    sizes are promised to be equal is right where more are.
+    """
+    declared = declarations(boundary)
+    for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
+        fault = _fault(ops, atoms, boundary.facts.even & _fixed(ops), *declared)
+        if fault is not None:
+            words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
+            words += f", {way} at a cut," if way else ""
+            raise RejectedPlanError(f"{words} on a mesh of {fault}")
+
+
+def _fixed(ops: Ops) -> int:
+    """The atoms over which some operation takes all parts to have one size."""
+    atoms = 0
+    for op in ops:
+        if isinstance(op, Sized) and not op.variable:
+            atoms |= op.gather if isinstance(op, Capture) else op.axes
+    return atoms
 
 
 def _distinct(topology: TopologyPlan) -> Iterable[tuple[str, Table]]:

@@ -16,9 +16,9 @@ from boundaryc.language.model import Stack
 from boundaryc.operations.declared import declared_operations
 from boundaryc.plan.approve import approve
 from boundaryc.plan.collector import uncollected
-from boundaryc.plan.layout import Problem
 from boundaryc.plan.result import Column, StackPlan, Table, TopologyPlan
-from boundaryc.plan.tables import Planner, total
+from boundaryc.plan.tables import Planner, planner, total
+from boundaryc.plan.task import Problem, task
 from boundaryc.topology import Mesh
 from boundaryc.topology.contracts import CONTEXT_PARALLEL, inapplicable, mesh_of, regime
 
@@ -45,8 +45,9 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     planners: dict[Column, Planner] = {}
     for kind in _kinds(problem.stack, mesh, reasons):
         alike = replace(kind, even=())
-        planner = planners.get(alike) or planners.setdefault(alike, Planner(problem, mesh, kind))
-        small, large = planner.tables(kind)
+        if alike not in planners:
+            planners[alike] = planner(task(problem, mesh, kind))
+        small, large = planners[alike].tables(kind)
         if all(small[policy] is large[policy] for policy in POLICIES):
             columns.append(kind)
             _append(tables, small)
@@ -103,12 +104,19 @@ def _row_multiples(
     """Per variant: the ranks that cut the rows of a group in some plan, else one."""
     inner = mesh.mask("attn_cp") | mesh.mask("attn_tp")
     columns = tuple(columns)
-    multiples = dict.fromkeys((column.variant for column in columns), 1)
+    variants = dict.fromkeys(column.variant for column in columns)
+    cut, whole = set[str](), set[object]()
     for planned in tables.values():
         for column, table in zip(columns, planned, strict=True):
-            if any(boundary.touched() & inner for boundary in table.values()):
-                multiples[column.variant] = mesh.size(inner)
-    return multiples
+            for boundary in () if column.variant in cut else table.values():
+                path = (boundary.start, boundary.goal.residual, id(boundary.path))
+                if path in whole:
+                    continue  # other batches share it
+                if boundary.touched() & inner:
+                    cut.add(column.variant)
+                    break
+                whole.add(path)
+    return {variant: mesh.size(inner) if variant in cut else 1 for variant in variants}
 
 
 def _evenness(mesh: Mesh) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,10 @@ reduce-scatter the payload and gather values and scales of what was summed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from math import prod
 from operator import add
 from typing import NamedTuple
 
@@ -33,7 +36,7 @@ from boundaryc.plan.ops import (
     Transform,
     Update,
 )
-from boundaryc.plan.state import EdgeFacts, Phase, State
+from boundaryc.plan.state import EdgeFacts, Phase, State, Widths, ranks_of
 
 
 class Cost(NamedTuple):
@@ -49,6 +52,11 @@ class Cost(NamedTuple):
     def plus(self, other: Cost) -> Cost:
         """The cost of both, one after the other."""
         return Cost(*map(add, self, other))
+
+    @staticmethod
+    def total(costs: Iterable[Cost]) -> Cost:
+        """The cost of all, one after the other."""
+        return Cost._make(map(sum, zip(Cost(), *costs, strict=True)))
 
     def times(self, count: int) -> Cost:
         """The cost of ``count`` equal plans."""
@@ -85,24 +93,68 @@ class Order:
 _DIGITS = 64
 
 
-def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
-    """The cost of running ``op`` in ``state``, in which it is legal."""
-    before = int(not state.handed_off)
-    if isinstance(op, HandOff | Slice | ResidualSlice | Enter):
-        return Cost(before_hand_off=before, operations=1)  # a view at most
-    wire = _wire(op, state, facts)
-    return Cost(
-        collectives=_tensors(op, state, facts) if wire else 0,
-        wire=wire,
-        device=_device(op, state, facts),
-        joins=int(isinstance(op, Join)),
-        before_hand_off=before,
-        operations=1,
+def scale(facts: EdgeFacts) -> EdgeFacts:
+    """The facts of an edge that costs look at; of all others, those of an edge that has none."""
+    return _NONE._replace(
+        sizes=facts.sizes,
+        quantized_sum=facts.quantized_sum,
+        quantized_tensors=facts.quantized_tensors,
+        widths=facts.widths,
+        taken_tensors=facts.taken_tensors,
+        kept_tensors=facts.kept_tensors,
     )
 
 
+_NONE = EdgeFacts(
+    sizes=(),
+    even=0,
+    shards=0,
+    scatter=0,
+    scatter_by_size=False,
+    may_defer=False,
+    complete_on=None,
+    joins_sum=False,
+    update_at_producer=False,
+    carries=False,
+    transform_linear=False,
+    captures=(),
+    read_on=None,
+    read_local=0,
+    read_whole=0,
+    quantized_sum=0,
+    quantized_tensors=0,
+    widths=Widths(0, 0, 0, 0),
+)
+
+
+def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
+    """The cost of running ``op`` in ``state``, in which it is legal."""
+    before = int(not state.handed_off)
+    if isinstance(op, _VIEWS):
+        return Cost(0, 0, 0, 0, before, 1)
+    wire = _wire(op, state, facts) if isinstance(op, _SENDING) else 0
+    collectives = _tensors(op, state, facts) if wire else 0
+    device = _device(op, state, facts)
+    return Cost(collectives, wire, device, int(isinstance(op, Join)), before, 1)
+
+
+_VIEWS = (HandOff, Slice, ResidualSlice, Enter)
+"""What makes a view at most."""
+_SENDING = (
+    *(AllReduce, QuantizedAllReduce, ReduceScatter, AllGather, GatherSum),
+    *(Capture, ResidualGather),
+)
+
+
 def _rows(mask: int, facts: EdgeFacts) -> int:
-    return facts.size(facts.every) // facts.size(mask)
+    return _held(facts.sizes)[mask]
+
+
+@cache
+def _held(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The rows on a rank by the atoms that they are sharded over."""
+    ranks = prod(sizes)
+    return tuple(ranks // ranks_of(sizes, mask) for mask in range(1 << len(sizes)))
 
 
 def _width(state: State, facts: EdgeFacts) -> int:
@@ -160,8 +212,8 @@ def _wire(op: Operation, state: State, facts: EdgeFacts) -> int:
 
 def _share(times: int, axes: int, wide: int, facts: EdgeFacts) -> int:
     """``times`` (n-1)/n of the rows of ``wide``, of which n members hold a part or a copy each."""
-    members = facts.size(axes)
-    return times * (members - 1) * _rows(wide, facts) // members
+    held = _held(facts.sizes)
+    return times * (held[wide] - held[wide | axes])
 
 
 def _device(op: Operation, state: State, facts: EdgeFacts) -> int:

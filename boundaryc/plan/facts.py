@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.graph.policy import Scatter, permitted
@@ -117,19 +118,25 @@ def standing_facts(
     return Standing(facts, sent.policy)
 
 
-def edge_facts(
-    standing: Standing, mesh: Mesh, even: int, policy: str, *, variable_scatter: bool = True
-) -> EdgeFacts:
-    """What the planner may know of an edge in batches that cut the atoms ``even`` evenly.
+class Scattered(NamedTuple):
+    """How a sum may end in batches that cut the atoms ``even`` evenly, see `EdgeFacts`."""
+
+    even: int
+    scatter: int
+    by_size: bool
+
+    def applied(self, facts: EdgeFacts) -> EdgeFacts:
+        """The facts of an edge whose sum may end so."""
+        return facts._replace(even=self.even, scatter=self.scatter, scatter_by_size=self.by_size)
+
+
+def scattered(mesh: Mesh, even: int, policy: str | None, *, variable_scatter: bool) -> Scattered:
+    """How a sum may end that obeys a policy, or none, in batches that are so even.
 
     ``variable_scatter``: groups can reduce-scatter unequal sizes.
     """
-    scatter = permitted(policy if standing.obeys else None, variable=variable_scatter)
-    return standing.facts._replace(
-        even=even,
-        scatter=_scatterable(mesh, scatter, even),
-        scatter_by_size=scatter.by_size,
-    )
+    scatter = permitted(policy, variable=variable_scatter)
+    return Scattered(even, _scatterable(mesh, scatter, even), scatter.by_size)
 
 
 def _sent(stack: Stack, operations: Mapping[str, Operation], mesh: Mesh, edge: Edge) -> _Sent:

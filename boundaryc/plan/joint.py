@@ -8,10 +8,12 @@ context) and hang together loosely, so exact variable elimination is cheap; see 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 V = TypeVar("V", bound=Hashable)
@@ -45,7 +47,8 @@ def minimise(
     order_of_elimination: list[tuple[V, Factor[V, L], dict[tuple[L, ...], L]]] = []
     left = list(domains)
     while left:
-        variable = min(left, key=lambda v: (_degree(v, remaining), left.index(v)))
+        degrees = _degrees(remaining)
+        variable = min(left, key=lambda v: degrees[v])  # of equals the first one
         left.remove(variable)
         touching = [factor for factor in remaining if variable in factor.variables]
         remaining = [factor for factor in remaining if variable not in factor.variables]
@@ -60,9 +63,13 @@ def minimise(
     return assignment
 
 
-def _degree(variable: V, factors: Sequence[Factor[V, L]]) -> int:
-    touching = (factor.variables for factor in factors if variable in factor.variables)
-    return len({other for variables in touching for other in variables})
+def _degrees(factors: Sequence[Factor[V, L]]) -> Mapping[V, int]:
+    """How many variables each one shares factors with; 0 for those without a factor."""
+    near: defaultdict[V, set[V]] = defaultdict(set)
+    for factor in factors:
+        for variable in factor.variables:
+            near[variable].update(factor.variables)
+    return Counter({variable: len(others) for variable, others in near.items()})
 
 
 def _eliminate(
@@ -75,24 +82,35 @@ def _eliminate(
     work = prod(len(domains[v]) for v in (*context, variable))
     if work > MOST_COMBINATIONS:
         raise TooEntangledError(f"{len(context) + 1} choices hang together in {work} combinations")
+    scope = (*context, variable)
+    known = [
+        (factor.costs, _picker([scope.index(v) for v in factor.variables])) for factor in touching
+    ]
     costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):
-        assigned = dict(zip(context, labels, strict=True))
         for label in domains[variable]:
-            assigned[variable] = label
-            total = _total(touching, assigned)
-            if total is None:
-                continue
-            if labels not in costs or total < costs[labels]:
+            total = _total(known, (*labels, label))
+            if total is not None and (labels not in costs or total < costs[labels]):
                 costs[labels], choice[labels] = total, label
     return Factor(context, costs), choice
 
 
-def _total(factors: Sequence[Factor[V, L]], assigned: Mapping[V, L]) -> int | None:
+def _picker(places: Sequence[int]) -> Callable[[tuple[L, ...]], tuple[L, ...]]:
+    """What takes the labels at some places out of all."""
+    if len(places) == 1:
+        return itemgetter(slice(places[0], places[0] + 1))  # a tuple as well
+    return itemgetter(*places)
+
+
+def _total(
+    factors: Sequence[tuple[Mapping[tuple[L, ...], int], Callable[[tuple[L, ...]], tuple[L, ...]]]],
+    labels: tuple[L, ...],
+) -> int | None:
+    """What ``labels`` cost, of which factors say which are theirs; None for impossible ones."""
     total = 0
-    for factor in factors:
-        cost = factor.costs.get(tuple(assigned[v] for v in factor.variables))
+    for costs, own in factors:
+        cost = costs.get(own(labels))
         if cost is None:
             return None
         total += cost

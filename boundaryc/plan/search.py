@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from boundaryc.plan.cost import Cost, Order, price
+from boundaryc.plan.cost import Cost, Order, price, scale
+from boundaryc.plan.fewest import Ways, fewest
 from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, ResidualGather
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal, Step, transitions
@@ -37,55 +38,74 @@ class Path:
 
 Sized = ReduceScatter | AllGather | ResidualGather | Capture
 """Operations that take sizes where rows are cut unevenly."""
-Ranked = tuple[int, Step]
 Found = Mapping[Goal, Path]
 
 
 class Moves:
-    """The priced successors of the states of one edge, found once however often they are met.
+    """The operations of one edge with their costs, found once however often they are met.
 
-    Searches that may scatter over fewer atoms than the facts say share them: ``scatter`` is what
-    they may.
+    Searches that may scatter over fewer atoms than the facts say share them.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
         self.transitions = transitions(facts)
+        self._fewest = fewest(facts)
+        self._scale = scale(facts)
+        self._shared = _costs(self._scale)
         self._costs: dict[int, Cost] = {}
-        self._ranks: dict[Order, dict[int, int]] = {}
-        self._ranked: dict[tuple[Order, int], dict[int, tuple[Ranked, ...]]] = {}
+        self._ranks: dict[Order, Ranks] = {}
 
-    def steps(self, number: int) -> tuple[Step, ...]:
-        """Every legal operation of a state."""
-        return self.transitions.steps(number)
+    def every(self, scatter: int) -> Ways:
+        """Every legal step of a state, where sums may be scattered over ``scatter`` alone."""
+        return self.transitions.scattering(scatter)
+
+    def leading(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
+        """Those that may be on the cheapest way where collectives come first."""
+        return self._fewest(first, goals, scatter)
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
         known = self._costs.get(number)
         if known is None:
+            known = self._costs[number] = self._cost(number)
+        return known
+
+    def _cost(self, number: int) -> Cost:
+        key = self.transitions.looked_at[number]
+        known = self._shared.get(key)
+        if known is None:
             op, state = self.transitions.priced[number]
-            known = self._costs[number] = price(op, state, self.facts)
+            known = self._shared[key] = price(op, state, self._scale)
         return known
 
-    def ranked(self, order: Order, scatter: int) -> dict[int, tuple[Ranked, ...]]:
-        """The successors of the states ranked so far, for ``rank`` to add to."""
-        return self._ranked.setdefault((order, scatter), {})
-
-    def rank(self, number: int, order: Order, scatter: int) -> tuple[Ranked, ...]:
-        """The successors of a state as (rank of the cost, step)."""
-        ranks, found = self._ranks.setdefault(order, {}), []
-        for step in self.steps(number):
-            if isinstance(step.op, ReduceScatter) and step.op.axes & ~scatter:
-                continue
-            rank = ranks.get(step.price)
-            if rank is None:
-                rank = ranks[step.price] = order.rank(self.cost(step.price))
-            found.append((rank, step))
-        known = self.ranked(order, scatter)[number] = tuple(found)
+    def ranks(self, order: Order) -> Ranks:
+        """What steps of each price add to the rank of a way."""
+        known = self._ranks.get(order)
+        if known is None:
+            known = self._ranks[order] = Ranks(self, order)
         return known
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
+def _costs(scale: EdgeFacts) -> dict[object, Cost]:
+    """The costs that have been computed on a scale, by what they depend on."""
+    return {}
+
+
+class Ranks(dict[int, int]):
+    """The ranks of prices in one order, computed as they are asked for."""
+
+    def __init__(self, moves: Moves, order: Order) -> None:
+        super().__init__()
+        self.moves, self.order = moves, order
+
+    def __missing__(self, price: int) -> int:
+        rank = self[price] = self.order.rank(self.moves.cost(price))
+        return rank
+
+
+@lru_cache(maxsize=1024)
 def moves(facts: EdgeFacts) -> Moves:
     """The moves under these facts, shared by all edges that have them, whatever their stack."""
     return Moves(facts)
@@ -110,47 +130,99 @@ def paths(
 def _searched(
     facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
 ) -> Found:
-    return search(start, goals, moves(facts), order, scatter)
+    if order.alpha is None:
+        return search(start, goals, moves(facts), order, scatter)
+    # A way with another collective costs ``alpha`` more, and saves at most all that is sent.
+    few = _searched(facts, start, goals, Order(), scatter)
+    kept = {goal: path for goal, path in few.items() if path.cost.wire < order.alpha}
+    if len(kept) == len(few):
+        return few
+    rest = frozenset(few.keys() - kept.keys())
+    most = max(order.rank(few[goal].cost) for goal in rest)
+    return {**kept, **search(start, rest, moves(facts), order, scatter, most)}
 
 
 def search(
-    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+    start: State,
+    goals: frozenset[Goal],
+    moves: Moves,
+    order: Order,
+    scatter: int,
+    most: int | None = None,
 ) -> dict[Goal, Path]:
     """The cheapest path from ``start`` to each goal that can be reached.
 
-    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
+    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit. ``most``
+    is the rank of some path to each goal at most, where such are known.
     """
-    first, ends = moves.transitions.number(start), moves.transitions.goals
+    first, every = moves.transitions.number(start), moves.every(scatter)
+    if order.alpha is not None:
+        return _followed(first, goals, moves, order, every, most)[0]
+    found, tied = _followed(first, goals, moves, order, moves.leading(first, goals, scatter))
+    if not tied:
+        return found
+    most = max(order.rank(found[goal].cost) for goal in tied)
+    return {**found, **_followed(first, tied, moves, order, every, most)[0]}
+
+
+def _followed(
+    first: int,
+    goals: frozenset[Goal],
+    moves: Moves,
+    order: Order,
+    steps: Ways,
+    most: int | None = None,
+) -> tuple[dict[Goal, Path], frozenset[Goal]]:
+    """The cheapest paths along ``steps``, and the goals of which other steps may break a tie.
+
+    Of equals the state wins that is met first, and some of the ways that meet it lead nowhere.
+    What ranks above ``most`` is not followed.
+    """
+    ends, ranks = moves.transitions.goals, moves.ranks(order)
     best, met = {first: 0}, {first: 0}
     came: dict[int, tuple[int, Step]] = {}
+    tied: set[int] = set()
+    bound = float("inf") if most is None else most
     queue = [(0, 0, first)]
     found: dict[Goal, Path] = {}
-    ranked = moves.ranked(order, scatter)
+    unsure: set[Goal] = set()
     while queue and len(found) < len(goals):
         rank, _, number = heapq.heappop(queue)
         if rank > best[number]:
             continue  # a cheaper way there has been followed since
         goal = ends[number]
         if goal in goals and goal not in found:
-            found[goal] = _path(came, number, moves)
-        steps = ranked.get(number)
-        for more, step in moves.rank(number, order, scatter) if steps is None else steps:
-            reached, after = rank + more, step[0]
+            way = _way(came, number)
+            found[goal] = _path(way, moves)
+            if any(step.after in tied for step in way):
+                unsure.add(goal)
+        for step in steps[number]:
+            after = step[0]
+            reached = rank + ranks[step[1]]
+            if reached > bound:
+                continue
             known = best.get(after)
             if known is None or reached < known:
                 best[after], came[after] = reached, (number, step)
+                tied.discard(after)
                 heapq.heappush(queue, (reached, met.setdefault(after, len(met)), after))
-    return found
+            elif reached == known and number != came[after][0] and rank == best[came[after][0]]:
+                tied.add(after)
+    return found, frozenset(unsure)
 
 
-def _path(came: Mapping[int, tuple[int, Step]], number: int, moves: Moves) -> Path:
-    ops: list[Operation] = []
-    whole = Cost()
+def _way(came: Mapping[int, tuple[int, Step]], number: int) -> list[Step]:
+    """The steps to a state, in order."""
+    steps: list[Step] = []
     while number in came:
         number, step = came[number]
-        ops.append(step.op)
-        whole = whole.plus(moves.cost(step.price))
-    return Path(tuple(reversed(ops)), whole)
+        steps.append(step)
+    return steps[::-1]
+
+
+def _path(way: list[Step], moves: Moves) -> Path:
+    costs = (moves.cost(step.price) for step in way)
+    return Path(tuple([step.op for step in way]), Cost.total(costs))
 
 
 def fit(path: Path, facts: EdgeFacts) -> Path:

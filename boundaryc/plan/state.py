@@ -100,11 +100,12 @@ class EdgeFacts(NamedTuple):
 
     def size(self, axes: int) -> int:
         """The number of ranks in a group over ``axes``."""
-        return _ranks(self.sizes, axes)
+        return ranks_of(self.sizes, axes)
 
 
 @cache
-def _ranks(sizes: tuple[int, ...], axes: int) -> int:
+def ranks_of(sizes: tuple[int, ...], axes: int) -> int:
+    """The number of ranks in a group over ``axes`` of a mesh of these sizes."""
     return prod(size for index, size in enumerate(sizes) if axes >> index & 1)
 
 

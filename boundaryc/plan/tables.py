@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import lru_cache
 
 from boundaryc.graph.build import Edge, StageGraph
 from boundaryc.graph.policy import POLICIES
 from boundaryc.plan.cost import Cost, Order
-from boundaryc.plan.facts import Standing, axes_mask, edge_facts, standing_facts
+from boundaryc.plan.facts import Scattered, axes_mask, scattered
 from boundaryc.plan.joint import TooEntangledError
-from boundaryc.plan.layout import Batchwise, Layout, Layouts, Problem
+from boundaryc.plan.layout import Layout, Layouts
 from boundaryc.plan.result import Boundary, Column, PlanError, Table
 from boundaryc.plan.search import fit
 from boundaryc.plan.state import EdgeFacts
-from boundaryc.topology import Mesh
-from boundaryc.topology.contracts import regime
-
-MANY_ROWS = 8192
-"""Rows of all groups together for which the plans of large batches are made."""
+from boundaryc.plan.task import Task
 
 Facts = Mapping[Edge, EdgeFacts]
 
@@ -26,20 +22,11 @@ Facts = Mapping[Edge, EdgeFacts]
 class Planner:
     """Plans the batches of one variant, entry and mode, whatever they cut evenly."""
 
-    def __init__(self, problem: Problem, mesh: Mesh, kind: Column) -> None:
-        """``kind``: one of these batches."""
-        self.problem, self.mesh = problem, mesh
-        demands = regime(kind.variant, mesh, problem.stack.entry)
-        self.standing: Mapping[Edge, Standing] = {
-            edge: standing_facts(problem.stack, problem.operations, mesh, demands, kind.mode, edge)
-            for edge in problem.graph.edges()
-        }
-        owes, facts = dict(demands.entries)[kind.entry], _facts(self.standing)
-        alpha = problem.spec.alpha * mesh.size(mesh.every) // MANY_ROWS
-        self.small, self.large = (
-            Layouts(problem, Batchwise(mesh, demands, owes, order), facts)
-            for order in (Order(), Order(alpha))
-        )
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.obeying = sorted({standing.obeys for standing in task.standing})
+        self.small, self.large = (Layouts(task, order) for order in (Order(), Order(task.alpha)))
+        self._tables: dict[tuple[Scattered, ...], tuple[Table, Table]] = {}
 
     def tables(self, column: Column) -> tuple[dict[str, Table], dict[str, Table]]:
         """The tables of every policy for batches of few rows, and for those of many.
@@ -48,35 +35,50 @@ class Planner:
         """
         small: dict[str, Table] = {}
         large: dict[str, Table] = {}
-        known: dict[tuple[EdgeFacts, ...], tuple[Table, Table]] = {}
         for policy in POLICIES:
-            facts = self._facts(column, policy)
-            key = tuple(facts.values())
-            if key not in known:
-                known[key] = self._planned(column, policy, facts)
-            small[policy], large[policy] = known[key]
+            allowed = self._allowed(column, policy)
+            key = tuple(allowed[obeys] for obeys in self.obeying)
+            if key not in self._tables:
+                self._tables[key] = self._planned(column, policy, self._facts(allowed))
+            small[policy], large[policy] = self._tables[key]
         return small, large
 
-    def _facts(self, column: Column, policy: str) -> Facts:
+    def _allowed(self, column: Column, policy: str) -> tuple[Scattered, Scattered]:
+        """What sums may do that do not obey the policy, and those that do."""
+        mesh, variable = self.task.mesh, self.task.variable_scatter
+        even = axes_mask(mesh, column.even)
+        free, bound = (
+            scattered(mesh, even, name, variable_scatter=variable) for name in (None, policy)
+        )
+        return free, bound
+
+    def _facts(self, allowed: tuple[Scattered, Scattered]) -> Facts:
         """What the planner may know of every edge, whatever the order of costs."""
-        even, variable = axes_mask(self.mesh, column.even), self.problem.spec.variable_scatter
         return {
-            edge: edge_facts(standing, self.mesh, even, policy, variable_scatter=variable)
-            for edge, standing in self.standing.items()
+            edge: allowed[standing.obeys].applied(standing.facts)
+            for edge, standing in zip(self.task.edges, self.task.standing, strict=True)
         }
 
     def _planned(self, column: Column, policy: str, facts: Facts) -> tuple[Table, Table]:
-        few, graph = self._found(self.small, column, policy, facts), self.problem.graph
-        table, wire = _table(few, facts), _cost(graph, few).wire
-        if not wire:
-            return table, table  # nothing sends less than nothing
+        few, repeated = self._found(self.small, column, policy, facts), self.task.repeated
+        table, wire = _table(few, facts), _wire(repeated, few)
+        if self._without_gain(wire):
+            return table, table
         many = self._found(self.large, column, policy, facts)
-        if _cost(graph, many).wire >= wire:
+        if _whole(_wire(repeated, many)) >= _whole(wire):
             return table, table
         return table, _table(many, facts)
 
+    def _without_gain(self, wire: tuple[int, int]) -> bool:
+        """Whether no plan for many rows sends less than one for few rows, which sends ``wire``.
+
+        Another collective costs ``alpha`` more, and saves at most all that is sent: of what the
+        stack meets again and again, which comes first, and of the rest.
+        """
+        return max(wire) < self.task.alpha or not any(wire)
+
     def _found(self, layouts: Layouts, column: Column, policy: str, facts: Facts) -> Layout:
-        last = self.problem.graph.last
+        last = self.task.last
         try:
             found = layouts.find(facts)
         except TooEntangledError as size:
@@ -87,8 +89,10 @@ class Planner:
         return found
 
 
-def _facts(standing: Mapping[Edge, Standing]) -> Facts:
-    return {edge: one.facts for edge, one in standing.items()}
+@lru_cache(maxsize=1024)
+def planner(task: Task) -> Planner:
+    """The planner of a task, shared by all stacks that have it."""
+    return Planner(task)
 
 
 def _table(found: Layout, facts: Facts) -> Table:
@@ -104,16 +108,27 @@ REPEATED = 1000
 
 def total(graph: StageGraph, table: Table) -> Cost:
     """What all boundaries of a table cost together."""
-    return _sum(graph, {edge: boundary.path.cost for edge, boundary in table.items()})
+    costs = (
+        boundary.path.cost.times(_weight(graph.repeated, edge)) for edge, boundary in table.items()
+    )
+    return Cost.total(costs)
 
 
-def _cost(graph: StageGraph, found: Layout) -> Cost:
-    return _sum(graph, {edge: path.cost for edge, (_, _, path) in found.items()})
+def _wire(repeated: frozenset[Edge], found: Layout) -> tuple[int, int]:
+    """What the boundaries send that the stack meets again and again, and what the others do."""
+    sent = [0, 0]
+    for edge, (_, _, path) in found.items():
+        sent[edge not in repeated] += path.cost.wire
+    return sent[0], sent[1]
 
 
-def _sum(graph: StageGraph, costs: Mapping[Edge, Cost]) -> Cost:
-    weighed = (cost.times(REPEATED if graph.repeats(edge) else 1) for edge, cost in costs.items())
-    return reduce(Cost.plus, weighed, Cost())
+def _whole(wire: tuple[int, int]) -> int:
+    """What all of them send together."""
+    return wire[0] * REPEATED + wire[1]
+
+
+def _weight(repeated: frozenset[Edge], edge: Edge) -> int:
+    return REPEATED if edge in repeated else 1
 
 
 def _too_irregular(why: TooEntangledError) -> str:

@@ -7,9 +7,9 @@ follow: searches break ties by what they meet themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import NamedTuple, TypeVar
 
 from boundaryc.plan.ops import (
     AllGather,
@@ -60,9 +60,9 @@ class Step(NamedTuple):
 class Transitions:
     """The states of an edge, numbered as they are met, with their legal operations.
 
-    ``priced`` has for every price an operation and a state to compute it from: what operations cost
-    depends on less than what they lead to. ``goals`` says of each state where it arrives, if it may
-    end a boundary.
+    ``priced`` has for every price an operation and a state to compute it from, ``looked_at`` all
+    that it depends on, which is less than what an operation leads to. ``goals`` says of each state
+    where it arrives, if it may end a boundary.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
@@ -70,9 +70,11 @@ class Transitions:
         self.states: list[State] = []
         self.goals: list[Goal | None] = []
         self.priced: list[tuple[Operation, State]] = []
+        self.looked_at: list[object] = []
         self._numbers: dict[State, int] = {}
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._prices: dict[tuple[object, ...], int] = {}
+        self._scattering: dict[int, Scattering] = {}
 
     def number(self, state: State) -> int:
         """The number of a state."""
@@ -93,19 +95,45 @@ class Transitions:
             )
         return known
 
+    def scattering(self, atoms: int) -> Scattering:
+        """The legal operations of states where sums may be scattered over ``atoms`` alone."""
+        known = self._scattering.get(atoms)
+        if known is None:
+            known = self._scattering[atoms] = Scattering(self, atoms)
+        return known
+
     def _step(self, op: Operation, state: State, after: State) -> Step:
         key = (op, *_priced(op, state))
         price = self._prices.get(key)
         if price is None:
             price = self._prices[key] = len(self.priced)
             self.priced.append((op, state))
+            self.looked_at.append(key)
         return Step(self.number(after), price, self.priced[price][0])
+
+
+class Scattering(dict[int, tuple[Step, ...]]):
+    """The legal operations of every state by its number, computed as they are asked for.
+
+    Sums are scattered over some ``atoms`` alone.
+    """
+
+    def __init__(self, transitions: Transitions, atoms: int) -> None:
+        super().__init__()
+        self.transitions, self.atoms = transitions, atoms
+
+    def __missing__(self, number: int) -> tuple[Step, ...]:
+        known = self[number] = tuple(
+            step
+            for step in self.transitions.steps(number)
+            if not (isinstance(step.op, ReduceScatter) and step.op.axes & ~self.atoms)
+        )
+        return known
 
 
 def _priced(op: Operation, state: State) -> tuple[object, ...]:
     """What an operation's price depends on, beside the facts."""
-    moves_residual = isinstance(op, ResidualGather | Capture)
-    residual = state.residual if moves_residual else None
+    residual = state.residual if isinstance(op, (ResidualGather, Capture)) else None
     return (state.phase, state.rows, residual, state.quantized, state.handed_off)
 
 
@@ -118,7 +146,7 @@ def transitions(facts: EdgeFacts) -> Transitions:
     """The transitions under these facts, shared by all whose sizes alone differ."""
     form = facts._replace(
         sizes=(2,) * len(facts.sizes),
-        widths=_NO_WIDTHS,
+        widths=NO_WIDTHS,
         quantized_sum=int(bool(facts.quantized_sum)),
         quantized_tensors=int(bool(facts.quantized_tensors)),
         given_on=0,
@@ -128,7 +156,7 @@ def transitions(facts: EdgeFacts) -> Transitions:
     return _transitions(form)
 
 
-_NO_WIDTHS = Widths(0, 0, 0, 0)
+NO_WIDTHS = Widths(0, 0, 0, 0)
 
 
 def successors(state: State, facts: EdgeFacts) -> Iterator[tuple[Operation, State]]:
@@ -167,26 +195,35 @@ def _candidates(state: State, facts: EdgeFacts) -> Iterator[Operation]:
         return
     yield from _LOCAL[state.phase]
     if facts.shards:
-        yield Reorder(not state.by_token)
+        yield _made(Reorder, not state.by_token)
     if state.phase is Phase.INPUT and state.captured.bit_count() < len(facts.captures):
         yield _capture(state, facts)
     if facts.quantized_sum:
-        yield QuantizedAllReduce(state.owes)
+        yield _made(QuantizedAllReduce, state.owes)
     for axes in _parts(state.owes):
-        yield AllReduce(axes)
-        yield ReduceScatter(axes, facts.variable(axes, scatter=True))
+        yield _made(AllReduce, axes)
+        yield _made(ReduceScatter, axes, facts.variable(axes, scatter=True))
         for gather in _parts(state.rows):
-            yield GatherSum(gather, axes)
+            yield _made(GatherSum, gather, axes)
     if state.phase is not Phase.STREAM:
         for axes in _parts(state.rows):
-            yield AllGather(axes, facts.variable(axes))
+            yield _made(AllGather, axes, facts.variable(axes))
         for axes in _parts(facts.every & ~state.rows & ~state.owes):
-            yield Slice(axes)
+            yield _made(Slice, axes)
     if state.residual != NO_RESIDUAL:
         for axes in _parts(state.residual):
-            yield ResidualGather(axes, facts.variable(axes))
+            yield _made(ResidualGather, axes, facts.variable(axes))
         for axes in _parts(facts.every & ~state.residual):
-            yield ResidualSlice(axes)
+            yield _made(ResidualSlice, axes)
+
+
+Made = TypeVar("Made", bound=Operation)
+
+
+@cache
+def _made(kind: Callable[..., Made], *fields: int) -> Made:
+    """An operation, one object for all states that it is tried in: most are not legal there."""
+    return kind(*fields)
 
 
 def _capture(state: State, facts: EdgeFacts) -> Capture:
@@ -197,9 +234,7 @@ def _capture(state: State, facts: EdgeFacts) -> Capture:
     return Capture(index, gather, cut, facts.variable(gather))
 
 
-def _parts(mask: int) -> Iterator[int]:
+@cache
+def _parts(mask: int) -> tuple[int, ...]:
     """The non-empty subsets of a mask, smallest number first."""
-    part = (0 - mask) & mask
-    while part:
-        yield part
-        part = (part - mask) & mask
+    return tuple(part for part in range(1, mask + 1) if not part & ~mask)

@@ -8,6 +8,7 @@ from functools import cache, lru_cache, partial
 
 from boundaryc.plan import ops
 from boundaryc.plan.cost import Order
+from boundaryc.plan.fewest import Ways
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Moves, Path, relaxed, search
 from boundaryc.plan.state import EdgeFacts, State
@@ -24,9 +25,26 @@ class _Without(Moves):
         super().__init__(facts)
         self._refuses = refuses
 
-    def steps(self, number: int) -> tuple[Step, ...]:
+    def every(self, scatter: int) -> Ways:
         """Every legal operation of a state that is not refused."""
-        return tuple(step for step in super().steps(number) if not self._refuses(step.op))
+        return _Kept(super().every(scatter), self._refuses)
+
+    def leading(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
+        """All of them: what leads anywhere with the fewest collectives may be refused."""
+        return self.every(scatter)
+
+
+class _Kept(dict[int, tuple[Step, ...]]):
+    """The steps of every state that are not refused, found as they are asked for."""
+
+    def __init__(self, every: Ways, refuses: Refuses) -> None:
+        super().__init__()
+        self._every, self._refuses = every, refuses
+
+    def __missing__(self, number: int) -> tuple[Step, ...]:
+        kept = tuple(step for step in self._every[number] if not self._refuses(step.op))
+        self[number] = kept
+        return kept
 
 
 def _cheapest(

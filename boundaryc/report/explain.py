@@ -14,7 +14,7 @@ from boundaryc.plan import ops
 from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase
-from boundaryc.plan.tables import MANY_ROWS
+from boundaryc.plan.task import MANY_ROWS
 from boundaryc.report.alternatives import next_best, no_scatter
 from boundaryc.report.deployment import AskedError, Load, Source, axes, kinds
 from boundaryc.report.explained import (

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 MAX_ATOMS = 5
@@ -60,7 +61,10 @@ class Mesh:
 
     def mask(self, axis: str) -> int:
         """The atoms of a named axis; 0 for an axis of size one. Unknown names are a KeyError."""
-        return dict(self.axes)[axis]
+        for name, mask in self.axes:
+            if name == axis:
+                return mask
+        raise KeyError(axis)
 
     def members(self, mask: int) -> Iterator[Atom]:
         """The atoms of ``mask``, outermost first."""
@@ -111,6 +115,13 @@ class Mesh:
             else:
                 names.extend(self.names(axis & mask))
         return names
+
+
+@lru_cache(maxsize=1024)
+def naming(mesh: Mesh) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """All that names of sets of atoms depend on: equal where all of them are."""
+    atoms = tuple((atom.name, atom.axis) for atom in mesh.atoms)
+    return atoms, tuple(map(mesh.label, range(mesh.every + 1)))
 
 
 def build_mesh(sizes: Sizes) -> Mesh:

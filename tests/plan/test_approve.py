@@ -9,7 +9,8 @@ import pytest
 from boundaryc.plan.approve import RejectedPlanError, approve
 from boundaryc.plan.compose import plan_stack
 from boundaryc.plan.ops import AllReduce
-from boundaryc.plan.result import StackPlan
+from boundaryc.plan.result import Boundary, StackPlan
+from boundaryc.plan.search import Sized
 from tests.plan.stacks import stack, topology
 
 
@@ -37,6 +38,32 @@ def _without_sums(plan: StackPlan) -> StackPlan:
         }
         spoiled.append(replace(one, tables=tables))
     return replace(plan, topologies=tuple(spoiled))
+
+
+def _without_sizes(plan: StackPlan) -> StackPlan:
+    """The plan with moves of equal parts alone, also where batches are uneven."""
+
+    def spoiled(boundary: Boundary) -> Boundary:
+        ops = tuple(
+            replace(op, variable=False) if isinstance(op, Sized) else op for op in boundary.path.ops
+        )
+        return replace(boundary, path=replace(boundary.path, ops=ops))
+
+    topologies = []
+    for one in plan.topologies:
+        tables = {
+            policy: tuple({edge: spoiled(each) for edge, each in table.items()} for table in found)
+            for policy, found in one.tables.items()
+        }
+        topologies.append(replace(one, tables=tables))
+    return replace(plan, topologies=tuple(topologies))
+
+
+def test_a_move_without_sizes_is_refused_where_parts_are_uneven() -> None:
+    plan = plan_stack(stack(topology(4, dp=2), variants=("ordinary",)))
+
+    with pytest.raises(RejectedPlanError, match="parts of different sizes"):
+        approve(_without_sizes(plan))
 
 
 @pytest.mark.parametrize("spec", [topology(2), topology(4, dp=2), topology(8, dp=2, cp=2)])

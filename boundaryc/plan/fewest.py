@@ -1,0 +1,117 @@
+"""The ways across an edge with the fewest collectives: a small part of all, whatever the sizes.
+
+Where collectives come first only these ways can be the cheapest. How many collectives an operation
+takes looks at no width, and at sizes only to tell a pair from a larger group, so meshes that are
+cut alike share what is found here. Which of the ways is the cheapest does depend on sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from heapq import heappop, heappush
+
+from boundaryc.plan.cost import price
+from boundaryc.plan.state import EdgeFacts, Widths
+from boundaryc.plan.transitions import Goal, Step, Transitions, transitions
+
+Ways = Mapping[int, tuple[Step, ...]]
+"""The steps to follow from every state, by its number."""
+
+
+class Fewest:
+    """Finds these ways under facts that agree in what collectives are counted by."""
+
+    def __init__(self, form: EdgeFacts, every: Transitions) -> None:
+        self.transitions = every
+        self._counts = _Counts(form, every)
+        self._known: dict[tuple[int, frozenset[Goal], int], Ways] = {}
+
+    def __call__(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
+        """The steps on a way from the state ``first`` to one of ``goals`` with the fewest.
+
+        Sums are scattered over the atoms of ``scatter`` alone.
+        """
+        key = (first, goals, scatter)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._found(first, goals, scatter)
+        return known
+
+    def _found(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
+        steps, ends = self.transitions.scattering(scatter), self.transitions.goals
+        counts = self._counts
+        least, done = {first: 0}, set[int]()
+        before: dict[int, list[tuple[int, int]]] = {first: []}
+        met, furthest = set[Goal](), -1
+        queue = [(0, first)]
+        while queue and (len(met) < len(goals) or queue[0][0] <= furthest):
+            count, number = heappop(queue)
+            if number in done:
+                continue
+            done.add(number)
+            goal = ends[number]
+            if goal in goals and goal not in met:
+                met.add(goal)
+                furthest = count
+            for index, step in enumerate(steps[number]):
+                reached, after = count + counts[step[1]], step[0]
+                known = least.get(after)
+                if known is None or reached < known:
+                    least[after], before[after] = reached, [(number, index)]
+                    heappush(queue, (reached, after))
+                elif reached == known:
+                    before[after].append((number, index))
+        leading = _leading(first, [number for number in done if ends[number] in met], before)
+        return {
+            number: tuple(step for index, step in enumerate(steps[number]) if index in kept)
+            for number, kept in leading.items()
+        }
+
+
+class _Counts(dict[int, int]):
+    """How many collectives steps of a price take, computed as they are asked for."""
+
+    def __init__(self, form: EdgeFacts, every: Transitions) -> None:
+        super().__init__()
+        self._form, self._transitions = form, every
+
+    def __missing__(self, number: int) -> int:
+        op, state = self._transitions.priced[number]
+        count = self[number] = price(op, state, self._form).collectives
+        return count
+
+
+def _leading(
+    first: int, ends: list[int], before: Mapping[int, list[tuple[int, int]]]
+) -> dict[int, set[int]]:
+    """The indexes of the steps that lead to ``ends``, by the number of the state that they leave.
+
+    ``before`` has the last steps of the ways with the fewest collectives to each state.
+    """
+    kept: dict[int, set[int]] = {number: set() for number in (first, *ends)}
+    todo = list(kept)
+    while todo:
+        for number, index in before[todo.pop()]:
+            if number not in kept:
+                kept[number] = set()
+                todo.append(number)
+            kept[number].add(index)
+    return kept
+
+
+@lru_cache(maxsize=1024)
+def _fewest(form: EdgeFacts, sizes: tuple[int, ...]) -> Fewest:
+    return Fewest(form._replace(sizes=sizes), transitions(form))
+
+
+def fewest(facts: EdgeFacts) -> Fewest:
+    """The ways with the fewest collectives under these facts, shared by all that count alike."""
+    twos = (2,) * len(facts.sizes)
+    pairs = tuple(min(size, 3) for size in facts.sizes) if facts.quantized_sum else twos
+    quantized = int(bool(facts.quantized_sum))
+    form = facts._replace(sizes=twos, widths=_ONES, quantized_sum=quantized, given_on=0)
+    return _fewest(form, pairs)
+
+
+_ONES = Widths(1, 1, 1, 1)
