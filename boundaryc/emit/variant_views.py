@@ -125,7 +125,14 @@ def variant_doc(
     alternatives = any(named.when for named in known.functions.values())
     if alternatives:
         lines += ["", 'Functions that differ by batch, policy or place say so under "when".']
-    return tuple(lines)
+    return (*lines, "", *_AROUND)
+
+
+_AROUND = wrapped(
+    "",
+    "A function that is given `at`, its boundary, begins with what is usual: the stage is due, and "
+    "the output is as it was left. `at.detour` sees to everything else.",
+)
 
 
 def batches(variant: str) -> str:
