@@ -234,7 +234,7 @@ tiny
     after: hand over, all_reduce(tp), add_rms_norm, capture
       ordinary: tp2 128; bytes a token and rank
     before: hand over, all_reduce(tp), add_rms_norm, slice(attn_dp)
-    after: hand over, all_reduce(tp), add_rms_norm, slice(attn_dp), capture
+    after: hand over, all_reduce(tp), add_rms_norm, capture, slice(attn_dp)
       ordinary: tp4_dp2 192; bytes a token and rank
 
 1 stack compared: 1 differs; 0 changes break callers
