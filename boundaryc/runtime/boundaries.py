@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from torch import Tensor
 
@@ -94,6 +94,16 @@ class _Boundary(Generic[LeavesT]):
     def _ready(self) -> None:
         """Makes the first function of this boundary its ``prepare``."""
         self.prepare = MethodType(self._prepare[0], self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but ``prepare``, which is bound to this object and pickles as no name of its own."""
+        _, slots = cast(tuple[None, dict[str, Any]], super().__getstate__())
+        return {name: value for name, value in slots.items() if name != "prepare"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._ready()
 
     def bind(self, *read: Any, update: tuple[Any, ...] = ()) -> Self:
         """This boundary with one layer's parameters: of its read and of its update."""

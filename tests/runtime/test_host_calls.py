@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,3 +43,21 @@ def test_a_layer_does_what_a_person_writes(folder: Path, case: Case) -> None:
         ours, written = subject.generated(), subject.straight(HAND_WRITTEN)()
 
     assert all(map(torch.equal, ours, written))
+
+
+def stored(value: object) -> Any:
+    """A value that was pickled and read again."""
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, stored])
+def test_copies_of_layers_are_as_short(folder: Path, again: Callable[[object], Any]) -> None:
+    """A model that is copied or pickled with its boundaries: as few calls, the same bits."""
+    subject = Subject(CASES[0], folder, WIDTH, TOKENS)
+    with torch.inference_mode():
+        calls, expected = subject.calls(), subject.generated()
+        subject.layers = again(subject.layers)
+        found = subject.generated()
+
+        assert subject.calls() == calls
+    assert all(map(torch.equal, found, expected))
