@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from boundaryc.emit.layout_text import bracketed, bracketed_import
+from boundaryc.emit.layout_text import bracketed, bracketed_import, local_imports
 from boundaryc.emit.parts import LONGEST
 from boundaryc.emit.render import render
 from boundaryc.emit.views import Lines, ModuleView
@@ -49,14 +49,14 @@ def kernel_files(module: str, text: str, kernels: Collection[str]) -> dict[str, 
     home = {one.name: f"{module}_of_{one.part}" for one in statements}
     titles = TITLES | {parts[name]: f"`{name}` and its launch." for name in kernels}
     names = bracketed("__all__ = [", [f'"{name}"' for name in sorted(kernels)], "]")
-    imports = (*_local({name: home[name] for name in kernels}), "", *names)
+    imports = (*local_imports({name: home[name] for name in kernels}), "", *names)
     doc = tuple((ast.get_docstring(whole) or "").splitlines())
     views = {module: ModuleView(doc, imports, ())}
     for part in dict.fromkeys(one.part for one in statements):
         own = [one for one in statements if one.part == part]
         uses = frozenset(name for one in own for name in one.uses)
         local = {name: at for name, at in home.items() if at != f"{module}_of_{part}"}
-        beside = _local({name: at for name, at in local.items() if name in uses})
+        beside = local_imports({name: at for name, at in local.items() if name in uses})
         sections = [*_outside(whole, uses), *([beside] if beside else []), _remark(text, uses)]
         lines = [line for section in sections if section for line in ("", *section)]
         doc = (titles[part], "", f"See `{module}.py`.")
@@ -130,20 +130,6 @@ def _outside(whole: ast.Module, uses: Collection[str]) -> list[Lines]:
         elif found:
             sections[-1] += (ast.unparse(node),)
     return sections
-
-
-def _local(home: Mapping[str, str]) -> Lines:
-    """The imports of names from the modules in which they are."""
-    found: dict[str, list[str]] = {}
-    for name, module in home.items():
-        found.setdefault(module, []).append(name)
-    return tuple(
-        line
-        for module, names in sorted(found.items())
-        for line in bracketed_import(
-            f".{module}", sorted(names, key=lambda name: (not name.isupper(), name))
-        )
-    )
 
 
 def _remark(text: str, uses: Collection[str]) -> Lines:

@@ -6,7 +6,7 @@ The result is what a formatter with lines of 100 characters leaves alone, so non
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 WIDTH = 100
@@ -122,3 +122,17 @@ def bracketed_import(module: str, names: Sequence[str], *, indent: int = 0) -> t
     if indent + len(line) <= WIDTH:
         return (line,)
     return (f"from {module} import (", *(f"    {name}," for name in names), ")")
+
+
+def local_imports(home: Mapping[str, str]) -> tuple[str, ...]:
+    """The imports of names from the modules beside this one in which they are."""
+    found: dict[str, list[str]] = {}
+    for name, module in home.items():
+        found.setdefault(module, []).append(name)
+    return tuple(
+        line
+        for module, names in sorted(found.items())
+        for line in bracketed_import(
+            f".{module}", sorted(names, key=lambda name: (not name.isupper(), name))
+        )
+    )

@@ -12,6 +12,7 @@ from boundaryc.emit.layout_text import (
     bracketed_import,
     closed,
     indented,
+    local_imports,
     tuple_lines,
 )
 from boundaryc.emit.norms import bias_of
@@ -175,7 +176,7 @@ def topology_view(
             *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
             "",
             *bracketed_import("..layers", sorted({*kinds, "Layer"})),
-            *(_from(home) if home else bracketed_import(".", _modules(functions))),
+            *(local_imports(home) if home else bracketed_import(".", _modules(functions))),
             "from .layout import MESH, Batch, Groups, Rows",
         ),
         columns=_columns(topology, tables.columns),
@@ -232,18 +233,6 @@ def _modules(functions: TopologyFunctions) -> list[str]:
         found.update(known.homes.values())
         found.update(known.homes_beside[resume.name] for resume in known.resumes.values())
     return sorted(found)
-
-
-def _from(home: Mapping[str, str]) -> Lines:
-    """The imports of boundaries that are in other modules."""
-    found: dict[str, list[str]] = {}
-    for name, module in home.items():
-        found.setdefault(module, []).append(name)
-    return tuple(
-        line
-        for module, names in sorted(found.items())
-        for line in bracketed_import(f".{module}", sorted(names))
-    )
 
 
 def in_order(plan: StackPlan, tables: TopologyTables) -> list[Constant]:
