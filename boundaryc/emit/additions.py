@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.crossings import Crossing
-from boundaryc.emit.drafts import Draft, Way, crossed
+from boundaryc.emit.drafts import Draft
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step, replayed
+from boundaryc.emit.ways import Way, crossed
 from boundaryc.graph.build import Edge
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access

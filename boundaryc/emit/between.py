@@ -15,11 +15,12 @@ from boundaryc.emit.additions import addition
 from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.crossings import WRITTEN, Crossing
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
-from boundaryc.emit.drafts import Draft, Way, crossed
+from boundaryc.emit.drafts import Draft
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import Step, replayed, steps
+from boundaryc.emit.ways import Way, crossed
 from boundaryc.graph.build import ENTRY, FINAL, Edge
 from boundaryc.operations import BUILTIN, Operation
 from boundaryc.plan import ops

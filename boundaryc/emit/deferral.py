@@ -7,10 +7,12 @@ from dataclasses import replace
 from boundaryc.emit.between import Between
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.crossings import Crossing
-from boundaryc.emit.drafts import Draft, Drafts, Way, adds_tail, crossed
+from boundaryc.emit.drafts import Draft, Drafts
+from boundaryc.emit.ends import adds_tail
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.steps import Step, steps
+from boundaryc.emit.ways import Way, crossed
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary
 

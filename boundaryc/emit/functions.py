@@ -12,7 +12,9 @@ from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
-from boundaryc.emit.drafts import Drafts, draft, postprocess
+from boundaryc.emit.drafting import draft
+from boundaryc.emit.drafts import Drafts
+from boundaryc.emit.ends import postprocess
 from boundaryc.emit.function_names import name_beside, name_functions
 from boundaryc.emit.fused import attempted, fused_sum
 from boundaryc.emit.how import How

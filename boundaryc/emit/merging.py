@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.doc_text import collectives, lying, summary
-from boundaryc.emit.drafts import Draft, Way, crossed, left_in_stream
+from boundaryc.emit.drafts import Draft
+from boundaryc.emit.ends import left_in_stream
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import steps
+from boundaryc.emit.ways import Way, crossed
 from boundaryc.plan.access import handed_off
 from boundaryc.plan.result import Boundary
 

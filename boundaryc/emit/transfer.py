@@ -15,11 +15,12 @@ from boundaryc.emit.between import (
 from boundaryc.emit.calls import Calls, Names
 from boundaryc.emit.crossings import Crossing
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
-from boundaryc.emit.drafts import Draft, Way, crossed
+from boundaryc.emit.drafts import Draft
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.script import Writer
 from boundaryc.emit.statements import body
 from boundaryc.emit.steps import replayed
+from boundaryc.emit.ways import Way, crossed
 from boundaryc.graph.build import Edge
 from boundaryc.plan.access import Access, Ops, move
 from boundaryc.plan.state import Phase, State

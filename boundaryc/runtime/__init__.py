@@ -76,6 +76,7 @@ from boundaryc.runtime.hyper import (
     hyper_read,
     hyper_update,
 )
+from boundaryc.runtime.left import Access, Left, Move
 from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
@@ -101,7 +102,7 @@ from boundaryc.runtime.rowwise import (
 )
 from boundaryc.runtime.shards import ContextParallel, Split
 from boundaryc.runtime.stack import AnyBatch, AnyStack, Stack
-from boundaryc.runtime.stream import Access, Form, Left, Move, ResidualStream, StreamState
+from boundaryc.runtime.stream import Form, ResidualStream, StreamState
 from boundaryc.runtime.sum_limits import SumLimits
 from boundaryc.runtime.symmetric import SumWorkspace, SymmetricSums
 from boundaryc.runtime.table import Table

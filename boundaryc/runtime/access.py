@@ -17,10 +17,11 @@ from torch import Tensor
 from boundaryc.runtime.batch import Batch
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import settle, unsettled_copy
+from boundaryc.runtime.left import Access, Move
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.places import ANY
 from boundaryc.runtime.rowwise import add
-from boundaryc.runtime.stream import Access, Form, Move, ResidualStream, StreamState
+from boundaryc.runtime.stream import Form, ResidualStream, StreamState
 
 _AS_LEFT = (Form.PLANNED, Form.HANDED)
 """The forms in which a stage leaves a stream."""

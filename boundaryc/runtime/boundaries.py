@@ -29,10 +29,11 @@ from boundaryc.runtime.exits import (
     check_output,
     opened,
 )
+from boundaryc.runtime.left import Left
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.places import ANY, Place, Position, before
-from boundaryc.runtime.stream import Form, Left, StreamState
+from boundaryc.runtime.stream import Form, StreamState
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from boundaryc.runtime.stream import Form, Move
+from boundaryc.runtime.left import Move
+from boundaryc.runtime.stream import Form
 
 
 class Capture(Protocol):

@@ -17,8 +17,7 @@ from boundaryc.runtime.finalize import ExpertRows, finished
 from boundaryc.runtime.fusion import FusedBoundary, FusionProvider
 from boundaryc.runtime.handoffs import Deferred, HandoffOutput, settle, taken
 from boundaryc.runtime.owed import OwedOutput
-from boundaryc.runtime.places import ANY
-from boundaryc.runtime.stack import Stack
+from boundaryc.runtime.stack import WHOLE, Stack
 from boundaryc.runtime.stream import Form, ResidualStream
 from boundaryc.runtime.table import LayerT
 
@@ -189,10 +188,7 @@ class FusingStack(Stack[GroupsT, RowsT, LayerT]):
         stream = batch.stream
         if stream.form is Form.DEFERRED:
             stream.check(hidden)
-            if stream.at not in (ANY, self._end):
-                raise BoundaryError(
-                    "the final norm follows the last stage of the stack; run all of its layers"
-                )
+            stream.ended(self._end, "the final norm", WHOLE)
             if handoff_norm is not None and capture_output is not None:
                 raise BoundaryError(
                     "capture_output and handoff_norm exclude each other: a fused final norm shows "

@@ -18,9 +18,10 @@ from torch import Tensor
 from boundaryc.runtime.access import fold
 from boundaryc.runtime.errors import BoundaryError
 from boundaryc.runtime.handoffs import settle
+from boundaryc.runtime.left import Access, Move
 from boundaryc.runtime.mesh import Axes
 from boundaryc.runtime.owed import OwedOutput
-from boundaryc.runtime.stream import Access, Form, Move
+from boundaryc.runtime.stream import Form
 
 if TYPE_CHECKING:
     from boundaryc.runtime.batch import Batch

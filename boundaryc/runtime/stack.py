@@ -108,10 +108,13 @@ from boundaryc.runtime.members import Cut
 from boundaryc.runtime.mesh import Mesh
 from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer, Travelling
-from boundaryc.runtime.places import ANY
 from boundaryc.runtime.shards import ContextParallel
 from boundaryc.runtime.stream import Form, StreamState
 from boundaryc.runtime.table import LayerT, Table
+
+_OWN = "this rank's layers; run all of them"
+WHOLE = "the stack; run all of its layers"
+"""Whose last stage something follows, in messages."""
 
 
 class Stack(Generic[GroupsT, RowsT, LayerT]):
@@ -262,10 +265,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         """
         stream = batch.stream
         stream.check(hidden)
-        if stream.at not in (ANY, self._stop):
-            raise BoundaryError(
-                "the final output follows the last stage of this rank's layers; run all of them"
-            )
+        stream.ended(self._stop, "the final output", _OWN)
         return access.take_output(hidden, batch)
 
     def start(self, batch: Batch[GroupsT, RowsT]) -> None:
@@ -300,10 +300,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         BoundaryError where ``hidden`` is another object or not the end of this rank's layers.
         """
         transfer = self._outgoing(batch)
-        if batch.stream.at not in (ANY, self._stop):
-            raise BoundaryError(
-                "to_pp follows the last stage of this rank's layers; run all of them"
-            )
+        batch.stream.ended(self._stop, "to_pp", _OWN)
         batch.stream.check(hidden)
         batch.stream.settle("to_pp")
         captures = pipeline.captures_sent(transfer, self.travels, self._stop, batch)
@@ -374,10 +371,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
         stream, table = batch.stream, self._table
         if stream.state is not StreamState.INITIAL:
             stream.check(hidden)
-            if stream.at not in (ANY, self._end):
-                raise BoundaryError(
-                    "the final norm follows the last stage of the stack; run all of its layers"
-                )
+            stream.ended(self._end, "the final norm", WHOLE)
             stream.settle("the final norm")
         final = crossing(table.norm[batch.plan], table.norm_resume, batch)
         empty = skip_empty and batch.stack_rows == 0 and stream.form is Form.PLANNED

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, Self
 
@@ -13,6 +11,7 @@ from torch.compiler import is_compiling
 
 from boundaryc.runtime.additive import Bare
 from boundaryc.runtime.errors import BoundaryError
+from boundaryc.runtime.left import Access
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
 from boundaryc.runtime.places import ANY, Position
 
@@ -45,50 +44,6 @@ class Form(Enum):
     RECEIVED = "received"  # other ranks finished it: output and residual on the stack's rows
     HANDED = "handed"  # summed where no exit was open: complete, on the hand-off's rows
     DEFERRED = "deferred"  # its exit has not ended it: a fused kernel may, see `handoffs`
-
-
-Move = Callable[[Tensor, Any], Tensor]
-"""``(value, batch) -> value``: a generated function that moves or sums rows of one tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What the model may do with an output between two stages; the producer's exit leaves it.
-
-    The functions read ``batch.stream``'s residual and params and leave the stream alone; the
-    first two and ``fold_completed`` may overwrite what they are given.
-
-    ``complete`` finishes the owed sum on the value's own rows; None where nothing is owed.
-    ``fold`` turns the value as it was left into the written residual on the stack's rows, and
-    ``fold_completed`` does so from a value that ``complete`` finished; None where nothing is owed,
-    as ``fold`` serves both. ``spread`` moves rows like the stack's to the value's rows, for extra
-    contributions; None where these are the same rows. ``plain``: the pending update is an addition,
-    scaled or not, so that the residual can be shown and folded without its producer.
-    """
-
-    complete: Move | None = None
-    fold: Move | None = None
-    fold_completed: Move | None = None
-    spread: Move | None = None
-    plain: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The end of a stage that does nothing but leave its output: with its sum, or complete.
-
-    ``access`` is what the model may do with it.
-    """
-
-    owes: bool
-    access: Access | None = None
-
-    def __call__(self, hidden: Tensor, batch: Any) -> Tensor | OwedOutput:
-        """Leaves ``hidden`` in the batch's stream."""
-        stream: ResidualStream = batch.stream
-        if self.owes:
-            return stream.owe(hidden, access=self.access)
-        return stream.pend(hidden, access=self.access)
 
 
 class Placed(Protocol):
@@ -211,6 +166,14 @@ class ResidualStream:
         raise BoundaryError(
             f"{position.name} does not come {after}; run the stages of all layers once and in order"
         )
+
+    def ended(self, end: int, what: str, whose: str) -> None:
+        """Sees that ``what`` follows the last stage, which is before ``end``: BoundaryError if not.
+
+        ``whose`` stages they are is for people.
+        """
+        if self.at not in (ANY, end):
+            raise BoundaryError(f"{what} follows the last stage of {whose}")
 
     def settle(self, follows: str) -> None:
         """Sees that all extras are in the output that ``follows`` takes: BoundaryError if not."""

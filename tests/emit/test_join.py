@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from boundaryc.emit.calls import Calls
-from boundaryc.emit.drafts import draft, rendered
+from boundaryc.emit.drafting import draft
+from boundaryc.emit.drafts import rendered
 from boundaryc.emit.scope import Scope
 from boundaryc.graph.build import Edge, Node
 from boundaryc.operations import BUILTIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.verify.faults.fault import Fault
 
 MOVES, SCRIPT = "boundaryc/emit/moves.py", "boundaryc/emit/script.py"
-DRAFTS = "boundaryc/emit/drafts.py"
+DRAFTS, ENDS = "boundaryc/emit/drafts.py", "boundaryc/emit/ends.py"
 VIEWS = "boundaryc/emit/topology_views.py"
 
 
@@ -153,16 +153,16 @@ FAULTS = (
     _fault(
         "flag-says-scatter-never",
         "An exit that ends in a scatter says that compute must sum.",
-        DRAFTS,
-        'return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter, reduce, leave)',
+        ENDS,
+        'return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter, reduce, left)',
         'return ExitDraft(f"{producer}_exit", bool(owes) and not scatter, scatter,'
-        " _sum_inside(producer, scope, owes) if owes else reduce, leave)",
+        " _sum_inside(producer, scope, owes) if owes else reduce, left)",
         "values",
     ),
     _fault(
         "exit-sums-nowhere",
         "Where compute must sum itself, its exit keeps the partial.",
-        DRAFTS,
+        ENDS,
         "        reduce = _sum_inside(producer, scope, owes)\n",
         "        reduce = _kept(producer, scope.mesh, owes)\n",
         "values",
@@ -170,15 +170,15 @@ FAULTS = (
     _fault(
         "exit-sums-and-leaves-the-sum",
         "Compute sums itself and the exit sums again.",
-        DRAFTS,
-        "        leave = _leave(boundary, scope, calls, rest)",
-        "        leave = _leave(boundary, scope, calls, sequence)",
+        ENDS,
+        "        left = leave(boundary, scope, calls, rest)",
+        "        left = leave(boundary, scope, calls, sequence)",
         "values",
     ),
     _fault(
         "params-not-carried",
         "The parameters of an update are not left with the contribution.",
-        DRAFTS,
+        ENDS,
         "    if calls.carried and state.phase is not Phase.STREAM:",
         "    if calls.carried and state.phase is Phase.STREAM:",
         "refusals",
