@@ -15,12 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from boundaryc.language.model import Capture, Stack
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 ENTRY = ""
 """The producer of the first stage: there is none."""
@@ -100,16 +97,6 @@ class StageGraph:
     left: tuple[tuple[Edge, ...], ...]
     merged: Mapping[int, Edge]
     repeated: frozenset[Edge]
-
-    @property
-    def graph(self) -> nx.DiGraph[Node]:
-        """Nodes and edges as a graph; edges carry the attribute ``repeats``."""
-        import networkx as nx  # planning needs none of it, and it takes long to import
-
-        graph: nx.DiGraph[Node] = nx.DiGraph()
-        for edge in self.met:
-            graph.add_edge(edge.source, edge.target, repeats=self.repeats(edge))
-        return graph
 
     def edges(self) -> tuple[Edge, ...]:
         """Every boundary once, in the order in which the stack first meets them."""

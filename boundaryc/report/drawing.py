@@ -6,12 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from boundaryc.emit.runs import runs
 from boundaryc.emit.shown import shown
 from boundaryc.graph.build import FINAL, Edge
 from boundaryc.plan.result import StackPlan
 from boundaryc.report.deployment import AskedError
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Label = Callable[[Edge], str]
 """What an edge sends, in words; empty for nothing."""
@@ -164,9 +168,11 @@ def selected(found: Drawing, selector: str) -> Drawing:
     if not names:
         known = ", ".join(dict.fromkeys(node.name.replace(" ", "_") for node in found.nodes))
         raise AskedError(f"--select: there is no {match[2]!r}; there is {known}")
-    back = [(edge.target, edge.source) for edge in found.edges]
-    on = [(edge.source, edge.target) for edge in found.edges]
-    kept = _reached(names, back, match[1]) | _reached(names, on, match[3])
+    import networkx as nx  # no other part of a graph takes it, and it is long to import
+
+    graph: nx.DiGraph[str] = nx.DiGraph((edge.source, edge.target) for edge in found.edges)
+    back = _reached(graph.reverse(copy=False), names, match[1])
+    kept = back | _reached(graph, names, match[3])
     nodes = tuple(node for node in found.nodes if node.id in kept)
     return replace(
         found,
@@ -176,13 +182,10 @@ def selected(found: Drawing, selector: str) -> Drawing:
     )
 
 
-def _reached(names: Iterable[str], steps: list[tuple[str, str]], far: str | None) -> set[str]:
+def _reached(graph: nx.DiGraph[str], names: Iterable[str], far: str | None) -> set[str]:
     """What is reached in so many steps: none for None, all for an empty text."""
-    kept = set(names)
-    most = 0 if far is None else len(steps) if far == "" else int(far)
-    for _ in range(most):
-        more = {target for source, target in steps if source in kept} - kept
-        if not more:
-            break
-        kept |= more
-    return kept
+    import networkx as nx
+
+    steps = 0 if far is None else int(far) if far else None
+    found = (nx.single_source_shortest_path_length(graph, name, steps) for name in names)
+    return {node for lengths in found for node in lengths}

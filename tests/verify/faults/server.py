@@ -65,7 +65,6 @@ def _preload() -> dict[str, Any]:
     """Imports the libraries that checks need and computes what the example models must say."""
     import greenlet  # noqa: F401
     import jinja2  # noqa: F401
-    import networkx  # noqa: F401
     import pydantic  # noqa: F401
     import pytest  # noqa: F401
     import torch
