@@ -78,12 +78,15 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _judge_all(missing: list[int], options: argparse.Namespace, version: str) -> Iterator[Report]:
-    """The reports of chunks as they are judged, each written down before it is returned."""
+    """The reports of chunks as they are judged, each written down before it is returned.
+
+    Workers are replaced often: in twenty chunks one grows, and slows down by a fifth.
+    """
     options.journal.parent.mkdir(parents=True, exist_ok=True)
     with (
         options.journal.open("a", encoding="utf-8") as journal,
         get_context("spawn").Pool(
-            options.jobs, initializer=_spare_collections, maxtasksperchild=20
+            options.jobs, initializer=_spare_collections, maxtasksperchild=5
         ) as pool,
     ):
         for report in pool.imap_unordered(partial(judge_chunk, version, options.seed), missing):
