@@ -47,10 +47,14 @@ def kernel_of(group: tuple[ops.Operation, ...], calls: Calls) -> RowKernel | Non
         addition=ops.Addition in kinds,
         finalize=ops.Finalize in kinds,
     )
-    if kernel == RowKernel(None, adds=True):
+    if kernel == _SUM:
         return None if calls.scale is None else kernel
     alone = len(group) == 1 and quantize is None
     return None if alone else kernel
+
+
+_SUM = RowKernel(None, adds=True)
+"""No kernel: without a factor it is the runtime's, and one pass already."""
 
 
 def added(calls: Calls) -> str:

@@ -37,7 +37,7 @@ def approve(plan: StackPlan) -> StackPlan:
             _check_merges(table)
             rows = regime(variant, topology.mesh).rows
             for boundary in table.values():
-                even = boundary.facts.even & _fixed(boundary.path.ops)
+                even = boundary.facts.even & boundary.path.fixed
                 # Many batches share a path, which the plan keeps: it is told by its identity.
                 here = (rows, boundary.edge, boundary.start, boundary.goal, even, id(boundary.path))
                 if here in met:

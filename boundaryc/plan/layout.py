@@ -133,7 +133,7 @@ class Layouts:
 
 def _scatters_beyond(found: Layout, scatter: Mapping[Edge, int]) -> bool:
     """Whether some sum is scattered over atoms that it may not be scattered over."""
-    return any(path.scatters() & ~scatter[edge] for edge, (_, _, path) in found.items())
+    return any(path.scatters & ~scatter[edge] for edge, (_, _, path) in found.items())
 
 
 def _goal(edge: Edge, label: Label, ways: tuple[Contract, ...]) -> Goal:
