@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from boundaryc.plan.access import Ops, in_twos
-from boundaryc.plan.alike import alike
+from boundaryc.plan.access import Ops
+from boundaryc.plan.alike import alike, form
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
 from boundaryc.plan.ops import Capture
@@ -43,11 +43,11 @@ def approve(plan: StackPlan) -> StackPlan:
                 if here in met:
                     continue
                 met.add(here)
-                form = boundary.facts._replace(even=even, scatter=0, scatter_by_size=False)
-                same = (*here[:4], in_twos(form), boundary.path.ops)
+                cut = len(topology.mesh.atoms)
+                same = (*here[:5], cut, form(boundary.facts), boundary.path.ops)
                 if same not in judged:
                     judged.add(same)
-                    _judge(plan, boundary, rows, len(topology.mesh.atoms))
+                    _judge(plan, boundary, rows, cut)
     return plan
 
 
