@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 
 from boundaryc.plan.result import Boundary, Table, TopologyPlan
 from boundaryc.plan.state import EdgeFacts
-from boundaryc.topology import Mesh
+from boundaryc.topology import naming
 
 
 def alike(topologies: Iterable[TopologyPlan]) -> tuple[tuple[TopologyPlan, ...], ...]:
@@ -29,12 +29,8 @@ def alike(topologies: Iterable[TopologyPlan]) -> tuple[tuple[TopologyPlan, ...],
 
 def _form(topology: TopologyPlan) -> object:
     """How ranks are cut, without how often, and the kinds of batch that there are and are not."""
-    return cuts(topology.mesh), topology.columns, topology.skipped
-
-
-def cuts(mesh: Mesh) -> Hashable:
-    """How the ranks of a mesh are cut, without how often: all that names and masks depend on."""
-    return tuple((atom.name, atom.axis) for atom in mesh.atoms), mesh.axes
+    atoms = tuple((atom.name, atom.axis) for atom in topology.mesh.atoms)
+    return atoms, topology.mesh.axes, topology.columns, topology.skipped
 
 
 class Forms:
@@ -52,14 +48,16 @@ class Forms:
     def of(self, topology: TopologyPlan, variant: str) -> Hashable:
         """The form of the plans of a variant on a topology.
 
-        Kinds of batch come with their numbers, by which functions may be told apart.
+        Of the mesh only names are in it, and so how the axes of attention are cut: which atoms
+        dense FFNs and experts are sharded over shows in the plans. Kinds of batch come with their
+        numbers, by which functions may be told apart.
         """
         kinds = [(i, one) for i, one in enumerate(topology.columns) if one.variant == variant]
         tables = tuple(
             (policy, *(self._table(tables[index]) for index, _ in kinds))
             for policy, tables in topology.tables.items()
         )
-        return cuts(topology.mesh), tuple(kinds), tables
+        return naming(topology.mesh), tuple(kinds), tables
 
     def _table(self, table: Table) -> int:
         number = self._tables.get(id(table))
