@@ -33,6 +33,10 @@ def _form(topology: TopologyPlan) -> object:
     return atoms, topology.mesh.axes, topology.columns, topology.skipped
 
 
+Form = tuple[Hashable, ...]
+"""Names of the mesh, kinds of batch with their numbers, and by policy the plans of each."""
+
+
 class Forms:
     """What the kinds of batch of one variant depend on, in the plans of one stack: as values.
 
@@ -45,7 +49,7 @@ class Forms:
         # By identity, of what the plans keep: many kinds of batch share their tables.
         self._tables: dict[int, int] = {}
 
-    def of(self, topology: TopologyPlan, variant: str) -> Hashable:
+    def of(self, topology: TopologyPlan, variant: str) -> Form:
         """The form of the plans of a variant on a topology.
 
         Of the mesh only names are in it, and so how the axes of attention are cut: which atoms
