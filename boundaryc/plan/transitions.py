@@ -231,7 +231,8 @@ def _capture(state: State, facts: EdgeFacts) -> Capture:
     index = state.captured.bit_count()
     rows = facts.captures[index]
     gather, cut = state.residual & ~rows, rows & ~state.residual
-    return _made(Capture, index, gather, cut, facts.variable(gather))
+    made: Capture = _made(Capture, index, gather, cut, facts.variable(gather))
+    return made
 
 
 @cache
