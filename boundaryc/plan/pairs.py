@@ -17,7 +17,7 @@ from boundaryc.plan.transitions import Goal
 
 Starts = tuple[tuple[Label, State], ...]
 Goals = tuple[tuple[Label, Goal], ...]
-Pair = tuple[Label, Label]
+Pair = tuple[Label, ...]
 
 
 class Pairs:
