@@ -78,9 +78,9 @@ def compile(  # noqa: A001 - our verb
     one file; with ``dry_run`` the result says what would be written. What another file that is
     still there was compiled to is only replaced with ``replace``. A stack is compiled only if its
     meaning, the compiler or a published file is not what its manifest records; with ``full``,
-    always. With ``vendor`` each stack gets a copy of the runtime, and needs nothing of ours where it
-    runs; None leaves that as it is published. Raises BoundarycError with what is wrong in all of the
-    files, PublishError if the output cannot be written as asked.
+    always. With ``vendor`` each stack gets a copy of the runtime, and needs nothing of ours where
+    it runs; None leaves that as it is published. Raises BoundarycError with what is wrong in all of
+    the files, PublishError if the output cannot be written as asked.
     """
     from boundaryc.emit.publish import preview, publish_all
     from boundaryc.plan.collector import uncollected

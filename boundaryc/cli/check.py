@@ -39,7 +39,8 @@ def check(
     file do not hold; with --full, as in continuous integration, always.
 
     Exits 1 for a file that is stale, edited by hand, missing, orphaned or, with --staged, not what
-    a commit would have, and if there was nothing to compare. Without FILES, those from which the output folder was made, else stack.yaml.
+    a commit would have, and if there was nothing to compare. Without FILES, those from which the
+    output folder was made, else stack.yaml.
     """
     from boundaryc import api
 

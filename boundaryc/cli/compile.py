@@ -57,9 +57,7 @@ def compile_(
     return Exit.OK
 
 
-def _once(
-    how: Style, sources: Sequence[Path], out: Path, *, dry_run: bool, **options: Any
-) -> None:
+def _once(how: Style, sources: Sequence[Path], out: Path, *, dry_run: bool, **options: Any) -> None:
     """Compiles, and says what became of it."""
     from boundaryc import api
     from boundaryc.report.text import columns, wrapped
