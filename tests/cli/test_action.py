@@ -67,7 +67,7 @@ class Job:
         return git("rev-parse", "HEAD", cwd=self.folder).stdout.strip()
 
     def run(self, into: str | None = None, ref: str = "", **inputs: str) -> Ran:
-        """The action's step, as a runner starts it; of a pull request where it goes ``into`` one."""
+        """The action's step, as a runner starts it; of a pull request ``into`` a revision."""
         event = {"pull_request": {"base": {"sha": into}}} if into else {"ref": "refs/heads/main"}
         self.event.write_text(json.dumps(event), encoding="utf-8")
         self.summary.write_text("", encoding="utf-8")
@@ -146,7 +146,7 @@ def test_what_is_stale_fails(job: Job) -> None:
     ran = job.run(base)
 
     assert ran.code == 1
-    assert "::error file=generated/tiny/manifest.json,title=boundaryc check%3A stale::" in ran.log
+    assert "::error file=generated/tiny/__init__.py,title=boundaryc check%3A stale::" in ran.log
     assert "changed setting norm.eps" in ran.summary
 
 
@@ -171,6 +171,7 @@ def test_the_base_is_fetched(job: Job, tmp_path: Path, monkeypatch: pytest.Monke
     old = job.commit_all()
     base = job.commit_all()
     git("checkout", "-qb", "topic", old, cwd=job.folder)
+    (job.folder / "new").touch()
     job.commit_all()
     git("checkout", "-q", "main", cwd=job.folder)
     git("merge", "-q", "--no-ff", "-m", "merge", "topic", cwd=job.folder)
