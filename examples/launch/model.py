@@ -31,8 +31,8 @@ class Layer:
     def attention(self, x: Tensor, part: int = 0, parts: int = 1) -> Tensor:
         """Causal attention of some heads over [tokens, width]; the parts add up to the whole."""
         heads = _part(HEADS, part, parts)
-        split = (x @ self.qkv).view(len(x), 3, HEADS, -1).permute(1, 2, 0, 3)[:, heads]
-        mixed = scaled_dot_product_attention(*split, is_causal=True)
+        q, k, v = (x @ self.qkv).view(len(x), 3, HEADS, -1).permute(1, 2, 0, 3)[:, heads]
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
         out = self.out.view(HEADS, -1, WIDTH)[heads].flatten(0, 1)
         return mixed.transpose(0, 1).flatten(1) @ out
 
@@ -86,7 +86,8 @@ class Weights:
 
 
 def _normed(x: Tensor, norm: Norm) -> Tensor:
-    return rms_norm(x, (WIDTH,), norm.weight, EPS)
+    found: Tensor = rms_norm(x, (WIDTH,), norm.weight, EPS)
+    return found
 
 
 def sequence(tokens: int, number: int, device: torch.device) -> Tensor:
