@@ -86,8 +86,8 @@ def recognise(stack: Stack, source: Path, out: Path, *, vendor: bool) -> Recogni
         if recorded is None or not recorded.intact or not recorded.files:
             return None
         expected = _expected(stack, source, out, vendor=vendor)
-        said = {key: recorded.said.get(key) for key in (*expected, "path", VENDORED)}
-        if said != {"path": None, VENDORED: None} | expected:
+        said = {key: recorded.said.get(key) for key in (*expected, "path")}
+        if said != {"path": None} | expected:
             return None
         if not all(tree.recorded_as_is(name) for name in recorded.files):
             return None

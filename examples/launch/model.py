@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -60,7 +61,7 @@ class Weights:
 
         def random(*shape: int) -> Tensor:
             drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            return (drawn / shape[0] ** 0.5).to(device)
+            return (drawn / math.sqrt(shape[0])).to(device)
 
         def norm() -> Norm:
             return Norm(1 + random(WIDTH))

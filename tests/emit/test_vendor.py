@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import boundaryc
+from boundaryc.cli import Exit, main
 from boundaryc.emit import vendor
 from boundaryc.emit.freshness import State
 from boundaryc.emit.vendor import vendored
@@ -131,3 +132,20 @@ def test_it_is_published_kept_and_taken_away(
     assert boundaryc.check(source).fresh
     for name in ("runtime_texts", "runtime_digest"):
         getattr(vendor, name).cache_clear()
+
+
+def test_it_is_verified_as_all_that_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What runs is the same code; a copy that somebody changed is not."""
+    monkeypatch.chdir(tmp_path)
+    Path("stack.yaml").write_text(BASE, encoding="utf-8")
+    assert main(["compile", "--vendor-runtime", "-q"]) == Exit.OK
+    words = ["verify", "stack.yaml", "--topology", "tp2", "--rows", "3"]
+    words += ["--policy", "ar", "--cut", "none"]
+
+    assert main(words) == Exit.OK
+    copy = Path("generated/tiny/runtime/rowwise.py")
+    copy.write_text(f"{copy.read_text(encoding='utf-8')}# mine\n", encoding="utf-8")
+    assert main(words) == Exit.UNUSABLE
+    assert "runtime/rowwise.py is edited by hand" in " ".join(capsys.readouterr().err.split())
