@@ -67,6 +67,7 @@ def test_only_imports_differ() -> None:
     ]
 
     assert {name for name, _, _ in pairs} == {*own.files}
+    assert not list(OWN.glob("*/*.py"))  # only modules are copied
     for name, before, after in pairs:
         if name.endswith(".py"):
             assert without_imports(before) == without_imports(after), name
