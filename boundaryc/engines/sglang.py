@@ -44,13 +44,14 @@ class SglangCollective:
     of accelerators. ``coordinator`` is SGLang's object.
     """
 
-    __slots__ = ("coordinator", "plain", "rank", "size")
+    __slots__ = ("_scatters", "coordinator", "plain", "rank", "size")
 
-    def __init__(self, coordinator: Any, *, plain: Collective | None = None) -> None:
+    def __init__(self, coordinator: Any) -> None:
         self.coordinator = coordinator
         self.rank: int = coordinator.rank_in_group
         self.size: int = coordinator.world_size
-        self.plain = plain or plain_collective(coordinator.device_group)
+        self.plain = plain_collective(coordinator.device_group)
+        self._scatters = coordinator.device.type != "cpu"
 
     @property
     def process_group(self) -> Any:
@@ -85,14 +86,15 @@ class SglangCollective:
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""
         sizes = _scatter_counts(x, sizes, self.size)
-        if x.is_cpu or x.numel() == 0:
+        equal = _equal(sizes)
+        if not self._scatters or not (equal or self.coordinator.pynccl_comm):
             return self.plain.reduce_scatter(x, sizes)
-        if not _equal(sizes):
-            if self.coordinator.pynccl_comm is None:
-                return self.plain.reduce_scatter(x, sizes)
+        if not equal:
             scattered: Tensor = self.coordinator.reduce_scatterv(x.contiguous(), sizes=list(sizes))
             return scattered
         own = x.new_empty((sizes[self.rank], *x.shape[1:]))
+        if x.numel() == 0:
+            return own
         self.coordinator.reduce_scatter_tensor(own, x.contiguous())
         return own
 

@@ -25,6 +25,7 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
     from sglang.srt.distributed import parallel_state
     from sglang.srt.layers import dp_attention
     from sglang.srt.layers.rotary_embedding import base as rotary
+    from sglang.srt.model_executor import forward_batch_info
     from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import ServerArgs
 
@@ -45,8 +46,8 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
     )
     parallel_state.initialize_model_parallel(backend="gloo")
     # What SGLANG_USE_CPU_ENGINE would set, which wants the kernels of sgl_kernel: rotary positions
-    # in torch.
-    rotary._is_cpu = True
+    # in torch, and batches in memory that is not pinned.
+    rotary._is_cpu = forward_batch_info._is_cpu = True
     if arguments.get("enable_dp_attention"):
         dp_attention.initialize_dp_attention(server)
 
@@ -95,7 +96,10 @@ class _Runner:
 
     def __init__(self, model: Any) -> None:
         self.model_config = model
-        self.attn_backend = SimpleNamespace(late_layer_num_tokens=lambda batch: None)
+        self.attn_backend = SimpleNamespace(
+            late_layer_num_tokens=lambda batch: None,
+            get_cpu_graph_seq_len_fill_value=lambda: 1,
+        )
 
     def attn_tp_sequence_sharded(self, tokens: int) -> bool:
         """Whether attention TP ranks hold slices of the tokens."""
