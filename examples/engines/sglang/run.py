@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -42,49 +43,59 @@ def main() -> int:
     return int(failed)
 
 
-def measure(
-    python: str, folder: Path, *, timeout_s: float = 500.0
-) -> dict[tuple[str, int], list[tuple[float, int]]]:
-    """What `worker` says, by topology and rank; ``folder`` is scratch space.
-
-    RuntimeError with the end of a rank's output where it failed or took too long.
-    """
+def measure(python: str, folder: Path) -> dict[tuple[str, int], list[tuple[float, int]]]:
+    """What `worker` says, by topology and rank; ``folder`` is scratch space. Raises as `ranks`."""
     boundaryc.compile(STACK, out=folder / "generated")
-    ranks = [
-        (topology, rank, address)
-        for topology, address in ((name, f"127.0.0.1:{_free_port()}") for name in CASES)
-        for rank in range(RANKS)
-    ]
-    logs = [(folder / f"{topology}-{rank}.log").open("w+") for topology, rank, _ in ranks]
-    started = [
-        subprocess.Popen(
-            [python, "-m", "examples.engines.sglang.worker", folder, topology, str(rank), address],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        for (topology, rank, address), log in zip(ranks, logs, strict=True)
-    ]
-    try:
-        for process in started:
-            process.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        pass  # said below, with what the ranks have printed
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    for (topology, rank, _), process, log in zip(ranks, started, logs, strict=True):
-        log.seek(0)
-        text = log.read()
-        log.close()
-        if process.returncode:
-            raise RuntimeError(f"{topology} rank {rank}: {process.returncode}\n{text[-3000:]}")
+    for name in CASES:
+        ranks(python, folder, {name: ["examples.engines.sglang.worker", folder, name]})
     return {
-        (topology, rank): torch.load(folder / f"{topology}-{rank}.pt")
-        for topology, rank, _ in ranks
+        (name, rank): torch.load(folder / f"{name}-{rank}.pt")
+        for name in CASES
+        for rank in range(RANKS)
     }
+
+
+def ranks(
+    python: str, folder: Path, programs: dict[str, list[str | Path]], *, timeout_s: float = 500.0
+) -> None:
+    """Runs modules with arguments, by name, on `RANKS` ranks each: PROGRAM... RANK ADDRESS.
+
+    ``folder`` is on their path and has their logs. RuntimeError with the end of a rank's output
+    where it failed or took too long.
+    """
+    logs: dict[tuple[str, int], Path] = {}
+    started: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    for name, (module, *arguments) in programs.items():
+        address = f"127.0.0.1:{_free_port()}"
+        for rank in range(RANKS):
+            log = logs[name, rank] = folder / f"{name}-{rank}.log"
+            with log.open("w") as output:
+                started[name, rank] = subprocess.Popen(
+                    [python, "-m", module, *arguments, str(rank), address],
+                    cwd=ROOT,
+                    env=environment,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+    deadline = time.monotonic() + timeout_s
+    try:
+        # Once one has failed the others wait for it in vain.
+        while any(one.poll() is None for one in started.values()) and not any(
+            one.poll() for one in started.values()
+        ):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+    finally:
+        codes = {place: one.poll() for place, one in started.items()}
+        for one in started.values():
+            one.kill()
+            one.wait()
+    for place, code in sorted(codes.items(), key=lambda found: found[1] is None):
+        if code != 0:
+            said = "took too long or was stopped" if code is None else f"exit code {code}"
+            raise RuntimeError(f"{place}: {said}\n{logs[place].read_text()[-3000:]}")
 
 
 def _free_port() -> int:

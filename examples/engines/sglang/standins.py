@@ -29,8 +29,9 @@ HOLLOW = (
     "sglang.srt.utils.hf_transformers.config",
     "sglang.srt.utils.hf_transformers_utils",
     "sglang.srt.layers.sampler",
+    "sglang.srt.managers.schedule_batch",
 )
-"""SGLang's modules that need more of transformers than a name."""
+"""SGLang's modules that need more of these packages than a name."""
 
 
 class _AnyType(type):
@@ -69,12 +70,6 @@ class _Any(metaclass=_AnyType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         used_as_decorator = len(args) == 1 and not kwargs and callable(args[0])
         return args[0] if used_as_decorator else self
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _: object, __: object) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.any_schema()
 
 
 class _StandIn(types.ModuleType):
