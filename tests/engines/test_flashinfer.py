@@ -145,7 +145,9 @@ def test_what_is_declined_is_done_without(
 )
 def test_other_norms_are_not_its_own(norm: str) -> None:
     text = STACK.replace("{kind: rms, eps: 1.0e-6, accumulate: rounded}", norm)
-    package = import_package(compiled(text.replace(", tp2_dp2: {tp: 2, attn_dp: 2}", ""))[1], "sample")
+    package = import_package(
+        compiled(text.replace(", tp2_dp2: {tp: 2, attn_dp: 2}", ""))[1], "sample"
+    )
     _, calls, _ = _forward(package, [5])
     assert calls == [[], []]
 
@@ -161,8 +163,7 @@ def test_what_exits_may_leave(package: Any) -> None:
         plan = stack.fused[0].plan
         assert plan.eps == EPS
         small, large, none = (
-            stack.batch(rows_per_dp=[rows], padding="unpadded", mode="decode")
-            for rows in (4, 5, 0)
+            stack.batch(rows_per_dp=[rows], padding="unpadded", mode="decode") for rows in (4, 5, 0)
         )
         answers = [sums.can_defer_all_reduce(plan, batch) for batch in (small, large, none)]
         assert answers == [True, False, False]

@@ -117,9 +117,7 @@ def test_wrong_sizes_are_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("about", [CPU, BARE, CUDA], ids=["cpu", "no pynccl", "pynccl"])
-def test_a_whole_stack(
-    package: Any, topology: str, rows: list[int], about: dict[str, Any]
-) -> None:
+def test_a_whole_stack(package: Any, topology: str, rows: list[int], about: dict[str, Any]) -> None:
     """Every rank's rows are those of the one-rank float64 model, empty ranks included."""
     ranks, attn_tp = int(topology[2]), int(topology[2]) // len(rows)
     tiny = Tiny()

@@ -27,8 +27,10 @@ class Config:
 def weights(config: Config, seed: int = 0) -> dict[str, Tensor]:
     """Random float32 weights, by layer and name; the final norm's is ``norm``."""
     generator = torch.Generator().manual_seed(seed)
-    width, heads, kv_heads = config.hidden_size, config.num_attention_heads * config.head_dim, (
-        config.num_key_value_heads * config.head_dim
+    width, heads, kv_heads = (
+        config.hidden_size,
+        config.num_attention_heads * config.head_dim,
+        (config.num_key_value_heads * config.head_dim),
     )
     shapes = {
         "q": (heads, width),

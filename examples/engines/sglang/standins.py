@@ -19,7 +19,7 @@ OPTIONAL = (
     "IPython PIL aiohttp compressed_tensors dill einops fastapi gguf huggingface_hub openai orjson "
     "partial_json_parser psutil pybase64 regex requests safetensors sentencepiece setproctitle "
     "starlette tiktoken tokenizers torchaudio torchvision tqdm transformers tvm_ffi uvicorn uvloop "
-    "vllm xgrammar zmq"
+    "vllm xgrammar yaml zmq"
 ).split()
 """Packages of SGLang's requirements."""
 

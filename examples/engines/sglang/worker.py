@@ -66,9 +66,7 @@ def run(topology: str, rank: int) -> list[tuple[float, int]]:
     for lengths, facts in CASES[topology]:
         own = lengths[rank if len(lengths) > 1 else 0]
         generator = torch.Generator().manual_seed(rank if len(lengths) > 1 else 0)
-        requests = [
-            torch.randn(length, config.hidden_size, generator=generator) for length in own
-        ]
+        requests = [torch.randn(length, config.hidden_size, generator=generator) for length in own]
         batch = process.forward_batch(lengths, rank, config.hidden_size)
         embedded = torch.zeros(batch.input_ids.shape[0], config.hidden_size)
         if requests:
