@@ -65,7 +65,9 @@ ENGINES = [path for path in MODULES if part_of(path) == "engines"]
 
 def test_every_part_has_a_place() -> None:
     """A new folder of boundaryc must be given its place here."""
-    known = {part for parts in PIPELINE for part in parts} | READS_EVERYTHING | {"runtime", "engines"}
+    known = (
+        {part for parts in PIPELINE for part in parts} | READS_EVERYTHING | {"runtime", "engines"}
+    )
 
     assert {part_of(path) for path in MODULES} <= known
 

@@ -100,7 +100,7 @@ class SglangCollective:
 
 
 def plain_collective(process_group: Any) -> Collective:
-    """torch's own collectives of a process group: NCCL's where that is its backend, else gloo's."""
+    """Torch's own collectives of a process group: NCCL's where that is its backend, else gloo's."""
     import torch.distributed as dist
 
     nccl = "nccl" in dist.get_backend(process_group)

@@ -154,7 +154,8 @@ def _members(tree: ast.AST, name: str) -> list[str]:
 
 if __name__ == "__main__":
     found = find_spec("sglang")
-    assert found is not None and found.submodule_search_locations is not None
+    assert found is not None
+    assert found.submodule_search_locations is not None
     folder = Path(next(iter(found.submodule_search_locations)))
     json.dump(facts(folder, version("sglang")), sys.stdout, indent=2)
     sys.stdout.write("\n")

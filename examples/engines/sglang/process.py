@@ -21,7 +21,6 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
     warnings.simplefilter("ignore")
     standins.install()
     # First: it settles the order of SGLang's own imports.
-    import sglang.srt.layers.layer_boundary
     from sglang.srt.distributed import parallel_state
     from sglang.srt.layers import dp_attention
     from sglang.srt.layers.rotary_embedding import base as rotary

@@ -1,7 +1,7 @@
 """Stand-ins for what SGLang imports and this example does not run, where it is not installed.
 
-`pip install --no-deps sglang` beside torch, triton, msgspec, pydantic and numpy is enough then. With
-all of SGLang's requirements installed nothing is replaced.
+`pip install --no-deps sglang` beside torch, triton, msgspec, pydantic and numpy is enough then.
+Where all of SGLang's requirements are installed nothing is replaced.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 OPTIONAL = (
-    "IPython PIL aiohttp compressed_tensors dill einops fastapi gguf huggingface_hub openai orjson "
-    "partial_json_parser psutil pybase64 regex requests safetensors sentencepiece setproctitle "
-    "starlette tiktoken tokenizers torchaudio torchvision tqdm transformers tvm_ffi uvicorn uvloop "
-    "vllm xgrammar yaml zmq"
-).split()
+    *("IPython", "PIL", "aiohttp", "compressed_tensors", "dill", "einops", "fastapi", "gguf"),
+    *("huggingface_hub", "openai", "orjson", "partial_json_parser", "psutil", "pybase64"),
+    *("regex", "requests", "safetensors", "sentencepiece", "setproctitle", "starlette"),
+    *("tiktoken", "tokenizers", "torchaudio", "torchvision", "tqdm", "transformers", "tvm_ffi"),
+    *("uvicorn", "uvloop", "vllm", "xgrammar", "yaml", "zmq"),
+)
 """Packages of SGLang's requirements."""
 
 HOLLOW = (
@@ -110,7 +111,8 @@ def install() -> list[str]:
     if "transformers" not in missing:
         return missing
     found = importlib.util.find_spec("sglang")
-    assert found is not None and found.submodule_search_locations is not None
+    assert found is not None
+    assert found.submodule_search_locations is not None
     root = Path(found.submodule_search_locations[0])
     for name, folder in (("sglang", root), ("sglang.srt.configs", root / "srt" / "configs")):
         # Only its __init__ is left out: its modules are found.
