@@ -113,8 +113,8 @@ def _rows(read: Any) -> Declared:
 
 def _named(found: Declared, named: dict[str, Declared], taken: list[str]) -> str:
     """The name of a stage like ``found`` that the layer has not ``taken``, a new one if need be."""
-    kind = found["kind"]
-    base = "experts" if found.get("sparse") else {"ffn": "mlp"}.get(kind, kind)
+    kind: str = found["kind"]
+    base = "experts" if found.get("sparse") else "mlp" if kind == "ffn" else kind
     number = 1
     while True:
         name = base if number == 1 else f"{base}_{number}"

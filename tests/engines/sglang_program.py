@@ -21,14 +21,16 @@ from examples.engines.sglang import process
 
 RANKS = 2
 SIZES: tuple[tuple[int, int], ...] = ((2, 2), (3, 0), (1, 4), (0, 0))
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "exaone4": ("Exaone4DecoderLayer", {}),
-    "qwen3": ("Qwen3DecoderLayer", {}),
-    "qwen3_moe": ("Qwen3MoeDecoderLayer", {}),
-    "glm4": ("Glm4DecoderLayer", {}),
-    "glm4_moe": ("Glm4MoeDecoderLayer", {"n_routed_experts": 8, "first_k_dense_replace": 1}),
+MODELS = {
+    "exaone4": "Exaone4DecoderLayer",
+    "qwen3": "Qwen3DecoderLayer",
+    "qwen3_moe": "Qwen3MoeDecoderLayer",
+    "glm4": "Glm4DecoderLayer",
+    "nemotron_h_utils": None,
 }
-"""Models by module, with the class that declares and what it reads of the config."""
+"""Models by module, with the class that declares, if it is one; none of them reads its config."""
+PATTERN = "M*-E"
+"""A layer of each kind of Nemotron-H."""
 
 
 def main() -> None:
@@ -144,10 +146,13 @@ def stages(name: str) -> dict[str, Any]:
     """`stages` and `layers` of a model's own declarations, of four layers."""
     from boundaryc.engines import sglang_stages
 
-    owner, config = MODELS[name]
-    layer = getattr(import_module(f"sglang.srt.models.{name}"), owner)
-    facts = SimpleNamespace(**config)
-    return sglang_stages.stack([layer.stage_facts(facts, index) for index in range(4)])
+    module: Any = import_module(f"sglang.srt.models.{name}")
+    owner, config = MODELS[name], SimpleNamespace()
+    if owner is None:
+        declares, config = module.stage_facts, PATTERN
+    else:
+        declares = getattr(module, owner).stage_facts
+    return sglang_stages.stack([declares(config, index) for index in range(4)])
 
 
 if __name__ == "__main__":

@@ -76,7 +76,9 @@ def test_declared_stages(program: list[dict[str, Any]]) -> None:
     assert found["qwen3"]["stages"] == dense
     assert found["qwen3_moe"]["stages"] == {"attention": dense["attention"], "experts": experts}
     assert found["glm4"]["stages"] == sandwich
-    assert found["glm4_moe"]["stages"] == {**dense, "experts": experts}
-    assert found["glm4_moe"]["layers"]["at"] == {"0": ["attention", "mlp"]}
+    before = {"before_gather": ["attn_dp"]}
+    mixer = {"kind": "mixer", "gathers_tp_input": False, **before}
+    hybrid = {"mixer": mixer, "mlp": {"kind": "ffn", **before}, "experts": {**experts, **before}}
+    assert found["nemotron_h_utils"]["stages"] == hybrid
     text = (ROOT / "examples/engines/sglang/exaone4/stack.yaml").read_text("utf-8")
     assert found["exaone4"]["stages"] == yaml.safe_load(text)["stages"]
