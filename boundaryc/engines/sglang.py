@@ -44,7 +44,7 @@ class SglangCollective:
     of accelerators. ``coordinator`` is SGLang's object.
     """
 
-    __slots__ = ("_scatters", "coordinator", "plain", "rank", "size")
+    __slots__ = ("_scatters", "_uneven", "coordinator", "plain", "rank", "size")
 
     def __init__(self, coordinator: Any) -> None:
         self.coordinator = coordinator
@@ -52,6 +52,9 @@ class SglangCollective:
         self.size: int = coordinator.world_size
         self.plain = plain_collective(coordinator.device_group)
         self._scatters = coordinator.device.type != "cpu"
+        # A group without NCCL has a communicator all the same, which is not available.
+        pynccl = coordinator.pynccl_comm
+        self._uneven = pynccl is not None and bool(pynccl.available)
 
     @property
     def process_group(self) -> Any:
@@ -71,7 +74,7 @@ class SglangCollective:
         sizes = _gather_counts(x, sizes, self.rank, self.size)
         if sum(sizes) == 0 or x.shape[1:].numel() == 0:
             return x.new_empty((sum(sizes), *x.shape[1:]))
-        if not _equal(sizes) and self.coordinator.pynccl_comm is None:
+        if not (_equal(sizes) or self._uneven):
             return self.plain.all_gather(x, sizes)
         # PyNccl and the operators of the CPU know no 8-bit floats; bytes they all move.
         floating = x.is_floating_point() and x.dtype.itemsize == 1
@@ -87,7 +90,7 @@ class SglangCollective:
         """This rank's rows of the sum of ``x``."""
         sizes = _scatter_counts(x, sizes, self.size)
         equal = _equal(sizes)
-        if not self._scatters or not (equal or self.coordinator.pynccl_comm):
+        if not self._scatters or not (equal or self._uneven):
             return self.plain.reduce_scatter(x, sizes)
         if not equal:
             scattered: Tensor = self.coordinator.reduce_scatterv(x.contiguous(), sizes=list(sizes))

@@ -53,14 +53,14 @@ class Coordinator:
         ranks: list[int],
         *,
         device: str = "cpu",
-        pynccl: bool = False,
+        pynccl: bool | None = False,
         calls: list[str] | None = None,
     ) -> None:
         self.ranks, self.world_size, self.rank_in_group = ranks, group.size, group.rank
         self.local_rank = group.rank
         self.device_group = self.cpu_group = SimpleNamespace(group=group)
         self.device = torch.device(device)
-        self.pynccl_comm = object() if pynccl else None
+        self.pynccl_comm = None if pynccl is None else SimpleNamespace(available=pynccl)
         self.calls: list[str] = [] if calls is None else calls
         self._group = group
 
@@ -85,6 +85,7 @@ class Coordinator:
         """Unequal rows, in a list of one as SGLang returns them."""
         given = self._bound("all_gatherv", *args, **kwargs)
         assert self.pynccl_comm is not None
+        assert self.pynccl_comm.available
         return [self._group.all_gather(given["input_"], tuple(given["sizes"]))]
 
     def reduce_scatter_tensor(self, *args: Any, **kwargs: Any) -> None:
@@ -97,6 +98,7 @@ class Coordinator:
         """Unequal rows."""
         given = self._bound("reduce_scatterv", *args, **kwargs)
         assert self.pynccl_comm is not None
+        assert self.pynccl_comm.available
         return self._group.reduce_scatter(given["input_"], tuple(given["sizes"]))
 
 

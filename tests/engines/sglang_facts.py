@@ -60,7 +60,10 @@ ATTRIBUTES = {
 }
 """Annotated attributes of classes; all of them where none is named."""
 
-ASSIGNED = {"distributed/parallel_state.py": {"GroupCoordinator": ["device"]}}
+ASSIGNED = {
+    "distributed/parallel_state.py": {"GroupCoordinator": ["device"]},
+    "distributed/device_communicators/pynccl.py": {"PyNcclCommunicator": ["available"]},
+}
 """Attributes that a class's `__init__` assigns without an annotation."""
 
 ENUMS = {
@@ -74,7 +77,7 @@ def facts(package: Path, release: str) -> dict[str, object]:
     """All of it, from the folder of the package `sglang`. KeyError for what is no longer there."""
     trees = {
         name: ast.parse((package / "srt" / name).read_text("utf-8"))
-        for name in {*FUNCTIONS, *ATTRIBUTES, *ENUMS}
+        for name in {*FUNCTIONS, *ATTRIBUTES, *ASSIGNED, *ENUMS}
     }
     return {
         "version": release,

@@ -39,7 +39,7 @@ topologies:
 """
 PAIR = Mesh((("tp", 2, "attn_tp"),))
 CUDA = {"device": "cuda", "pynccl": True}
-BARE = {"device": "cuda", "pynccl": False}  # most of SGLang's groups have no PyNccl
+BARE = {"device": "cuda", "pynccl": None}  # most of SGLang's groups have no PyNccl
 CPU = {"device": "cpu", "pynccl": False}
 
 
