@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from vllm.forward_context import get_forward_context
+from vllm.model_executor.custom_op import CustomOp
 from vllm.model_executor.layers.layernorm import RMSNorm
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 from vllm.model_executor.models import qwen3
@@ -133,6 +134,10 @@ def build(config: Any, stack: AnyStack, weights: dict[str, Tensor], **options: b
     """The model with torch's attention, loaded through vLLM's own loaders."""
     with mock.patch.object(qwen3, "Attention", CausalAttention):
         model = Model(config, stack, **options)
+    for module in model.modules():
+        if isinstance(module, CustomOp):
+            # A wheel for CUDA has no operators for the CPU; each has its meaning in torch.
+            module._forward_method = module.forward_native
     load(model, weights)
     return model
 
