@@ -25,6 +25,7 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
     from sglang.srt.layers import dp_attention
     from sglang.srt.layers.rotary_embedding import base as rotary
     from sglang.srt.model_executor import forward_batch_info
+    from sglang.srt.model_executor.cuda_graph_config import CudaGraphConfig
     from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import ServerArgs
 
@@ -33,9 +34,11 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
         device="cpu",
         tp_size=ranks,
         disable_custom_all_reduce=True,
+        cuda_graph_config=CudaGraphConfig(),
         **arguments,
     )
     publish(server, role="test", ranks=SpawnRanks(world_rank=rank))
+    parallel_state.set_custom_all_reduce(False)
     parallel_state.init_distributed_environment(
         world_size=ranks,
         rank=rank,
