@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.two_reductions import two_reductions
 from boundaryc.emit.norms import Norms
 from boundaryc.emit.render import render
 from boundaryc.emit.rowwise import norm_view
@@ -301,7 +302,7 @@ def measured(
     for width in widths:
         modules = modules_of(family, width, folder)
         other = liger() if name == "add_norm" else None
-        plain = modules_of(PLAIN, width, folder).ours if name != "add_norm" else None
+        plain = modules_of(PLAIN, width, folder) if name != "add_norm" else None
         for rows in counts:
             sets = inputs(family, rows, width)
             adds = family.parts.adds and family.parts.output_norm is None
@@ -317,9 +318,13 @@ def measured(
                 cells["compile"] = timed(compiled, sets, launches_for(size))
             del sets
             if plain is not None:
-                cells["add_norm"] = timed_plain(plain, rows, width)
+                cells["add_norm"] = timed_plain(plain.ours, rows, width)
             if plain is not None and family.parts.quantize is None and family.share != 1:
-                cells["same_bytes"] = timed_plain(plain, max(1, round(rows * family.share)), width)
+                more = max(1, round(rows * family.share))
+                cells["same_bytes"] = timed_plain(plain.ours, more, width)
+            if plain is not None and name == "sandwich":
+                twice = partial(two_reductions, warps=plain.kernels._ADD_RMS_NORM.warps)
+                cells["two_reductions"] = timed_plain(twice, rows, width)
             yield {"width": width, "rows": rows, **{k: round(v, 3) for k, v in cells.items()}}
             torch.cuda.empty_cache()
 

@@ -22,7 +22,7 @@ from examples.common.parallel import Parallel
 from examples.hf.architecture import Architecture
 from examples.hf.cases import Case
 from examples.hf.editions import compiled, described, edited
-from examples.hf.matrix import TOPOLOGIES, cases, sample, topologies
+from examples.hf.matrix import EVERY, TOPOLOGIES, cases, sample, topologies
 from examples.hf.parts import Parts
 from examples.hf.program import RankProgram, Scene
 from examples.hf.reference import Reference, reference
@@ -33,7 +33,8 @@ Compiled = tuple[Stack, ModuleType]
 class Harness:
     """An architecture: its model, and its stack file compiled for the topologies of runs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, device: str = "cpu") -> None:
+        self.device = device
         self.architecture: Architecture = import_module(f"examples.{name}.hf").ARCHITECTURE
         self.layers = len(described(name).layers)
         self._topologies = topologies(described(name))
@@ -42,7 +43,7 @@ class Harness:
     @cached_property
     def reference(self) -> Reference:
         """The model and what it says about the sequences of all runs."""
-        return reference(self.architecture, self.layers)
+        return reference(self.architecture, self.layers, device=self.device)
 
     @cached_property
     def _parts(self) -> Parts:
@@ -90,7 +91,7 @@ def main() -> int:
     parser.add_argument("name", help="an example with a module hf")
     parser.add_argument("--sample", action="store_true", help="the covering sample only")
     parser.add_argument(
-        "--topology", action="append", choices=TOPOLOGIES, help="all of them if not given"
+        "--topology", action="append", choices=EVERY, help="all of them if not given"
     )
     options = parser.parse_args()
     torch.set_num_threads(1)

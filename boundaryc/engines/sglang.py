@@ -39,9 +39,9 @@ Create = Callable[[list[list[int]], Any, str], Any]
 class SglangCollective:
     """A `GroupCoordinator`: whatever SGLang has for a sum or a move of equal rows is used.
 
-    Unequal rows go through its PyNccl communicator, and where it has none, as most groups but "tp"
-    do, through its process group. So do reduce-scatters on the CPU, where SGLang's are operators
-    of accelerators. ``coordinator`` is SGLang's object.
+    Unequal rows go through its PyNccl communicator, and where it has none, as SGLang's attention TP
+    and MoE groups, through its process group. So do reduce-scatters on the CPU, where SGLang's are
+    operators of accelerators. ``coordinator`` is SGLang's object.
     """
 
     __slots__ = ("_scatters", "_uneven", "coordinator", "plain", "rank", "size")
@@ -201,10 +201,11 @@ def batch_facts(
     """What `Stack.batch` takes of a `ForwardBatch`, by keyword; the same on all ranks.
 
     SGLang has padded the rows before a model runs, to what its padding mode says and to attention
-    TP: all of them count as tokens here, and nothing is padded again. ``sequence_parallel`` is
-    SGLang's ``get_forward().sp_active``, ``input_scattered`` its
-    ``get_attn_tp_context().input_scattered``. ValueError for a batch whose tokens SGLang has cut
-    over attention CP, and for one that does not say what all ``attn_dp`` groups have.
+    TP: all of them count as tokens here, and nothing is padded again. ``sequence_parallel`` and
+    ``input_scattered`` are the caller's choice, alike on all ranks, in the place of SGLang's modes
+    of these names, in which its linears gather and scatter by themselves. ValueError for a batch
+    whose tokens SGLang has cut over attention CP, and for one that does not say what all
+    ``attn_dp`` groups have.
     """
     mode = forward_batch.forward_mode
     if mode.is_context_parallel_extend() and forward_batch.attn_cp_metadata is not None:

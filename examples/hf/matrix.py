@@ -46,6 +46,16 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
 }
 """Every size is there at 1, at a value between and at the largest that 64 ranks have."""
 
+PAIRS: dict[str, dict[str, Any]] = {
+    "tp2_dp2": {"tp": 2, "attn_dp": 2, "moe": {"ep": 2}},
+    "tp2_dp2_dense1": {"tp": 2, "attn_dp": 2, "dense_tp": 1, "moe": {"ep": 2} | _DISPATCH},
+    "tp2_dp2_moe2": {"tp": 2, "attn_dp": 2, "dense_tp": "attn_tp", "moe": {"dp": 2}},
+    "tp2_cp2": {"tp": 2, "attn_cp": 2, "moe": {"ep": 1}},
+}
+"""With `tp2`, what two ranks can be."""
+
+EVERY = TOPOLOGIES | PAIRS
+
 SAMPLED = ("tp1", "tp4", "tp4_dp4", "tp4_dp2_dense1", "tp8_dp2_cp2", "tp12_dp3")
 """Topologies of the covering sample, in which every size is 1 and more."""
 
@@ -56,7 +66,7 @@ def topologies(stack: Stack) -> dict[str, dict[str, Any]]:
     absent = {key for key, sparse in (("moe", True), ("dense_tp", False)) if sparse not in kinds}
     return {
         name: {key: size for key, size in sizes.items() if key not in absent}
-        for name, sizes in TOPOLOGIES.items()
+        for name, sizes in EVERY.items()
     }
 
 
@@ -68,7 +78,7 @@ def cases(architecture: Architecture, topology: str, layers: int) -> list[Case]:
     with every policy and placement.
     """
     found = []
-    sizes = TOPOLOGIES[topology]
+    sizes = EVERY[topology]
     kept = [one for one in EDITIONS if one not in ("overlap", *architecture.without)]
     draw = random.Random(f"{architecture.name} {topology}")
     entries = ENTRIES if described(architecture.name).entry == "complete" else ENTRIES[1:]

@@ -157,7 +157,7 @@ def _columns(count: int, part: Part) -> slice:
 
 
 def _bits(x: Tensor) -> bytes:
-    return x.contiguous().numpy().tobytes()
+    return x.cpu().contiguous().numpy().tobytes()
 
 
 def _first(output: Any) -> Tensor:

@@ -41,9 +41,15 @@ class Reference:
         return 1e-4 * max(1.0, float(torch.cat(self.logits).std()))
 
 
-def reference(architecture: Architecture, layers: int, seed: int = 1) -> Reference:
-    """Builds the model of an architecture and runs it on random sequences of `LENGTHS`."""
-    model = architecture.build()
+def reference(
+    architecture: Architecture, layers: int, seed: int = 1, device: str = "cpu"
+) -> Reference:
+    """Builds the model of an architecture and runs it on random sequences of `LENGTHS`.
+
+    The model and everything it says is on ``device``; its weights and the tokens do not depend on
+    it.
+    """
+    model = architecture.build().to(device)
     sublayers = tuple(dict(architecture.sublayers(model, layer)) for layer in range(layers))
     calls: dict[tuple[int, nn.Module], Call] = {}
     current = [0]
@@ -61,8 +67,8 @@ def reference(architecture: Architecture, layers: int, seed: int = 1) -> Referen
     ids, logits, entered = [], [], []
     for number, length in enumerate(LENGTHS):
         current[0] = number
-        own = torch.randint(3, SIZES["vocab_size"], (length,), generator=generator)
-        with torch.inference_mode(), Float64():
+        own = torch.randint(3, SIZES["vocab_size"], (length,), generator=generator).to(device)
+        with torch.device(device), torch.inference_mode(), Float64():
             out = model(own[None], use_cache=False, output_hidden_states=True)
             ids.append(architecture.given(model, own))
         logits.append(out.logits[0])

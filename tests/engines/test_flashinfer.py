@@ -25,7 +25,7 @@ hidden_size: 64
 norm: {kind: rms, eps: 1.0e-6, accumulate: rounded}
 stages: {attention: {kind: attention}, mlp: {kind: ffn}}
 layers: {count: 2, default: [attention, mlp]}
-topologies: {tp2: {tp: 2}, tp2_dp2: {tp: 2, attn_dp: 2}}
+topologies: {tp2: {tp: 2}, tp4_dp2: {tp: 4, attn_dp: 2, dense_tp: attn_tp}}
 fusion: {providers: [flashinfer]}
 """
 FUSED = ["attention", "experts", "attention"]
@@ -49,7 +49,7 @@ class Kernel:
     """
 
     def __init__(self, parallel: Parallel, *, declines: bool = False) -> None:
-        self.group = SglangCollective(parallel.tp_group)
+        self.group = SglangCollective(parallel.attn_tp_group)
         self.declines, self.calls = declines, []
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor | None, Tensor | None]:
@@ -79,25 +79,24 @@ def _forward(
     max_rows: int = 2048,
     elsewhere: bool = False,
 ) -> tuple[list[Tensor], list[list[str]], Tiny]:
-    """Outputs of both ranks, and what the kernel was called for."""
-    tiny, attn_tp = Tiny(dtype), 2 // len(rows)
+    """Outputs of all ranks, two for each DP group, and what the kernel was called for."""
+    tiny, ranks = Tiny(dtype), 2 * len(rows)
 
     def program(groups: SimulatedGroups) -> tuple[Tensor, list[str]]:
-        parallel = Parallel(groups, 2, attn_tp)
-        stack = package.load("tp2" if attn_tp == 2 else "tp2_dp2", parallel.provider())
+        parallel = Parallel(groups, ranks, 2)
+        stack = package.load("tp2" if ranks == 2 else "tp4_dp2", parallel.provider())
         kernel = Kernel(parallel, declines=declines)
-        other = Parallel(groups, 2, 2).tp_group
-        own = other if elsewhere else parallel.tp_group
+        other = Parallel(groups, ranks, 2).attn_tp_group
+        own = other if elsewhere else parallel.attn_tp_group
         if attached:
             sums = FlashInferSums(own, own, kernel=kernel, device=device, max_rows=max_rows)
             stack.attach("flashinfer", sums)
         batch = stack.batch(rows_per_dp=rows, padding="unpadded", mode="prefill")
-        group = groups.rank // attn_tp
-        heads = (groups.rank % attn_tp, attn_tp)
+        group, part = groups.rank // 2, (groups.rank % 2, 2)
         tokens = tiny.tokens(rows[group], group)
-        return tiny.run(stack, batch, tokens, (groups.rank, 2), heads), kernel.calls
+        return tiny.run(stack, batch, tokens, part, part), kernel.calls
 
-    done, _ = on_ranks(2, program)
+    done, _ = on_ranks(ranks, program)
     return [output for output, _ in done], [calls for _, calls in done], tiny
 
 
@@ -130,7 +129,7 @@ def test_what_is_declined_is_done_without(
     package: Any, rows: list[int], about: dict[str, Any], called: list[str]
 ) -> None:
     outputs, calls, _ = _forward(package, rows, **about)
-    assert calls == [called] * 2
+    assert calls == [called] * 2 * len(rows)
     dtype = about.get("dtype", torch.bfloat16)
     without, _, _ = _forward(package, rows, dtype=dtype, attached=False)
     assert all(torch.equal(one, other) for one, other in zip(outputs, without, strict=True))

@@ -259,7 +259,8 @@ def test_a_linear_that_sums_obeys_the_exit(package: Any, rows: list[int], policy
         group = rank // attn_tp
         expected = tiny.expected(tiny.tokens(rows[group], group))
         torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-    assert (True in sums) if policy == "auto" else (False in sums)
+    if policy != "rs":  # what may be scattered depends on the rows there
+        assert (policy == "auto") in sums
 
 
 def test_a_partial_has_the_bias_once() -> None:

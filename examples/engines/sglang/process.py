@@ -25,6 +25,7 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
     from sglang.srt.layers import dp_attention
     from sglang.srt.layers.rotary_embedding import base as rotary
     from sglang.srt.model_executor import forward_batch_info
+    from sglang.srt.model_executor.cuda_graph_config import CudaGraphConfig
     from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import ServerArgs
 
@@ -33,9 +34,11 @@ def start(rank: int, ranks: int, address: str, **arguments: Any) -> None:
         device="cpu",
         tp_size=ranks,
         disable_custom_all_reduce=True,
+        cuda_graph_config=CudaGraphConfig(),
         **arguments,
     )
     publish(server, role="test", ranks=SpawnRanks(world_rank=rank))
+    parallel_state.set_custom_all_reduce(False)
     parallel_state.init_distributed_environment(
         world_size=ranks,
         rank=rank,
@@ -78,14 +81,25 @@ def forward_batch(lengths: list[list[int]], rank: int, hidden_size: int) -> Any:
         is_extend_in_batch=True,
     )
     if groups > 1:
-        model = SimpleNamespace(
-            hf_config=SimpleNamespace(), hidden_size=hidden_size, dtype=torch.float32
-        )
+        model = _model(hidden_size)
         init_dp_gathered_buffer(model)
         batch.global_num_tokens_cpu = batch.global_num_tokens_for_logprob_cpu = counts
         batch.global_num_tokens_gpu = torch.tensor(counts)
         batch.prepare_mlp_sync_batch(_Runner(model))
     return batch
+
+
+def _model(hidden_size: int) -> Any:
+    """What batches ask of SGLang's `ModelConfig`: a plain decoder in float32."""
+    hf_config = SimpleNamespace()
+    hf_config.get_text_config = lambda: hf_config
+    return SimpleNamespace(
+        hf_config=hf_config,
+        hidden_size=hidden_size,
+        dtype=torch.float32,
+        is_draft_model=False,
+        linear_attn_registry_result=None,
+    )
 
 
 class _Runner:
