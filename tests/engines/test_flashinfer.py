@@ -15,7 +15,8 @@ from boundaryc.engines import sglang
 from boundaryc.engines.flashinfer import FlashInferSums
 from boundaryc.engines.sglang import SglangCollective
 from boundaryc.verify.world import SimulatedGroups
-from tests.engines.ranks import EPS, Parallel, Tiny, bound, on_ranks, plain
+from tests.engines.ranks import Parallel, bound, on_ranks, plain
+from tests.engines.tiny import EPS, Tiny
 from tests.verify.subjects import compiled, import_package
 
 STACK = """\

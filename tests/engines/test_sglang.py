@@ -19,10 +19,10 @@ from tests.engines.ranks import (
     Flags,
     Parallel,
     RowParallel,
-    Tiny,
     on_ranks,
     plain,
 )
+from tests.engines.tiny import Tiny
 from tests.verify.subjects import compiled, import_package
 
 STACK = """\

@@ -13,7 +13,8 @@ from boundaryc.engines import vllm
 from boundaryc.engines.vllm import VllmCollective, batch_facts, keep_partial
 from boundaryc.runtime import Mesh, SingleCollective
 from boundaryc.verify.world import SimulatedGroups
-from tests.engines.ranks import Tiny, on_ranks, plain
+from tests.engines.ranks import on_ranks, plain
+from tests.engines.tiny import Tiny
 from tests.engines.vllm_ranks import (
     FACTS,
     Coordinator,
@@ -167,7 +168,7 @@ def test_groups_are_found_by_their_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
         assert provider.collective(mesh, ("pcp", "tp")) is made
         (created,) = process.created
         assert len(created) == 8
-        assert sorted(sum(created, [])) == list(range(32))
+        assert sorted(rank for group in created for rank in group) == list(range(32))
         assert made.coordinator.ranks in created
         total = made.all_reduce(torch.tensor([float(made.coordinator.rank)]))
         assert float(total) == sum(made.coordinator.ranks)

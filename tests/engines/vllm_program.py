@@ -146,7 +146,7 @@ def values(topology: str, rank: int, config: Any) -> list[tuple[float, int]]:
     from vllm.forward_context import get_forward_context, set_forward_context
 
     from boundaryc.engines.vllm import VllmGroups, batch_facts
-    from tests.engines.ranks import Tiny
+    from tests.engines.tiny import Tiny
 
     tiny, results = Tiny(), []
     stack = import_module("generated.sample").load(topology, VllmGroups())

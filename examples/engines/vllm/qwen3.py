@@ -53,9 +53,7 @@ class DecoderLayer(nn.Module):
             attention=self.input_layernorm, mlp=self.post_attention_layernorm
         )
 
-    def forward(
-        self, positions: Tensor, hidden_states: Tensor | OwedOutput
-    ) -> Tensor | OwedOutput:
+    def forward(self, positions: Tensor, hidden_states: Tensor | OwedOutput) -> Tensor | OwedOutput:
         """As vLLM's, without a residual; the batch is in vLLM's forward context."""
         batch = get_forward_context().additional_kwargs["boundaryc"]
         hidden = self.at.attention.prepare(hidden_states, batch)
