@@ -17,6 +17,7 @@ import pytest
 import boundaryc
 from examples.engines.vllm import run
 from examples.engines.vllm.worker import CASES
+from tests.engines.vllm_compiled import ROWS
 from tests.engines.vllm_ranks import FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +82,15 @@ def test_a_whole_stack(program: list[dict[str, Any]]) -> None:
         for difference, rows in report["tp2"] + report["tp2_dp2"]:
             assert difference <= 1e-12
             assert difference > 0 or not rows
+
+
+def test_a_model_that_vllm_compiles(program: list[dict[str, Any]]) -> None:
+    """One graph, of 16 rows, serves all numbers of rows although its guards are dropped."""
+    for report in program:
+        assert report["compiled"]["graphs"] == 1
+        for (difference, rows), wanted in zip(report["compiled"]["found"], ROWS, strict=True):
+            assert rows == wanted
+            assert 0 < difference <= run.TOLERANCE
 
 
 def test_contexts_agree_over_dp(program: list[dict[str, Any]]) -> None:

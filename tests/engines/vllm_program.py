@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from examples.engines.vllm import process, worker
+from tests.engines import vllm_compiled
+from tests.engines.tiny import Tiny
 
 RANKS = process.RANKS
 SIZES: tuple[tuple[int, int], ...] = ((2, 2), (3, 0), (1, 4), (0, 0))
@@ -29,6 +31,7 @@ def main() -> None:
     process.prepare()
     import_module("examples.engines.vllm.qwen3")
     import_module("vllm.model_executor.layers.fused_moe")
+    import_module("vllm.compilation.decorators")
     process.on_ranks(_report, Path(sys.argv[1]))
 
 
@@ -40,6 +43,7 @@ def _report(rank: int, folder: Path) -> None:
             "linears": linears(rank),
             "tp2": values("tp2", rank, config),
             "moe": moe(),
+            "compiled": vllm_compiled.differences(rank, config),
         }
     with process.layout(dp=RANKS, rank=rank) as config:
         found |= {
@@ -146,7 +150,6 @@ def values(topology: str, rank: int, config: Any) -> list[tuple[float, int]]:
     from vllm.forward_context import get_forward_context, set_forward_context
 
     from boundaryc.engines.vllm import VllmGroups, batch_facts
-    from tests.engines.tiny import Tiny
 
     tiny, results = Tiny(), []
     stack = import_module("generated.sample").load(topology, VllmGroups())

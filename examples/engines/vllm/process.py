@@ -18,10 +18,9 @@ RANKS = 2
 
 
 def prepare() -> None:
-    """What vLLM reads when it is imported: a CPU, although the wheel is CUDA's, and no compiler."""
+    """What vLLM reads when it is imported: a CPU, although the wheel may be CUDA's."""
     os.environ["VLLM_TARGET_DEVICE"] = "cpu"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
@@ -58,7 +57,8 @@ def _rank(program: Callable[[int, Path], None], rank: int, folder: Path) -> None
         distributed_init_method=f"file://{folder}/store",
         backend="gloo",
     )
-    with torch.inference_mode():
+    # Some of vLLM's functions are compiled wherever they are called, which needs a C++ compiler.
+    with torch.compiler.set_stance("force_eager"), torch.inference_mode():
         program(rank, folder)
     dist.destroy_process_group()
     gc.collect()
