@@ -22,6 +22,11 @@ from boundaryc.runtime import AnyStack, OwedOutput
 class DecoderLayer(nn.Module):
     """Attention and an FFN, whose boundaries are those of layer ``layer_id`` of ``stack``."""
 
+    self_attn: Any
+    mlp: Any
+    input_layernorm: Any
+    post_attention_layernorm: Any
+
     def __init__(self, config: Any, layer_id: int, stack: AnyStack) -> None:
         super().__init__()
         self.self_attn = Qwen3Attention(
@@ -67,12 +72,13 @@ class DecoderLayer(nn.Module):
 class Model(nn.Module):
     """Layers and the final norm, on rows that are embedded already."""
 
-    layer_type: type[DecoderLayer] = DecoderLayer
+    layers: Any
+    norm: Any
 
     def __init__(self, config: Any, stack: AnyStack) -> None:
         super().__init__()
         self.stack = stack
-        self.layers = nn.ModuleList(self.layer_type(config, index, stack) for index in stack.layers)
+        self.layers = nn.ModuleList(DecoderLayer(config, index, stack) for index in stack.layers)
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
     def forward(
@@ -111,11 +117,13 @@ class CausalAttention(nn.Module):
         output, start = torch.zeros_like(q), 0
         for length in forward_batch.extend_seq_lens_cpu:
             own = slice(start, start + length)
-            heads = [
+            queries, keys, values = (
                 part[own].view(length, -1, self.width).transpose(0, 1).unsqueeze(0)
                 for part in (q, k, v)
-            ]
-            mixed = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+            )
+            mixed = F.scaled_dot_product_attention(
+                queries, keys, values, is_causal=True, enable_gqa=True
+            )
             output[own] = mixed[0].transpose(0, 1).flatten(1)
             start += length
         return output

@@ -85,8 +85,8 @@ def _attention(config: Config, x: Tensor, own: dict[str, Tensor]) -> Tensor:
     q, k, v = (F.linear(x, own[name]).view(length, -1, config.head_dim) for name in "qkv")
     q = _rotated(config, _norm(config, q, own["q_norm"]))
     k = _rotated(config, _norm(config, k, own["k_norm"]))
-    heads = [part.transpose(0, 1).unsqueeze(0) for part in (q, k, v)]
-    mixed = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+    q, k, v = (part.transpose(0, 1).unsqueeze(0) for part in (q, k, v))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
     return F.linear(mixed[0].transpose(0, 1).flatten(1), own["o"])
 
 
