@@ -60,11 +60,14 @@ def wrong_imports(path: Path) -> set[str]:
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 RUNTIME = [path for path in MODULES if part_of(path) == "runtime"]
+ENGINES = [path for path in MODULES if part_of(path) == "engines"]
 
 
 def test_every_part_has_a_place() -> None:
     """A new folder of boundaryc must be given its place here."""
-    known = {part for parts in PIPELINE for part in parts} | READS_EVERYTHING | {"runtime"}
+    known = (
+        {part for parts in PIPELINE for part in parts} | READS_EVERYTHING | {"runtime", "engines"}
+    )
 
     assert {part_of(path) for path in MODULES} <= known
 
@@ -81,6 +84,23 @@ def test_the_runtime_needs_torch_only(path: Path) -> None:
     outside = {name for name in imports(path) if not name.startswith("boundaryc.runtime")}
 
     assert {name.split(".")[0] for name in outside} <= {*sys.stdlib_module_names, "torch"}
+
+
+@pytest.mark.parametrize("path", ENGINES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_engines_are_imported_late(path: Path) -> None:
+    """An adapter is imported with torch and the runtime; its engine's modules inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    early = {name.split(".")[0] for name in imports(path)} - {"boundaryc", *sys.stdlib_module_names}
+    late = {
+        node.module.split(".")[0]
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+
+    assert early - late <= {"torch"}
+    assert parts_imported(path) <= {"runtime", "engines"}
 
 
 def test_a_wrong_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

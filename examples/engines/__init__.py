@@ -1,0 +1,1 @@
+"""Models of engines between boundaries that boundaryc compiled, with the engines' own modules."""

@@ -1,0 +1,1 @@
+"""A decoder of SGLang's modules between compiled boundaries; see docs/engines.md."""

@@ -1,0 +1,1 @@
+"""vLLM's Qwen3 between compiled boundaries."""
