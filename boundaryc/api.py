@@ -69,6 +69,7 @@ def compile(  # noqa: A001 - our verb
     dry_run: bool = False,
     replace: bool = False,
     full: bool = False,
+    vendor: bool | None = None,
     watch: Watch | None = None,
 ) -> Compiled:
     """Compiles stack files and publishes each stack under ``out``/<stack>, drafts of it beside it.
@@ -77,8 +78,9 @@ def compile(  # noqa: A001 - our verb
     one file; with ``dry_run`` the result says what would be written. What another file that is
     still there was compiled to is only replaced with ``replace``. A stack is compiled only if its
     meaning, the compiler or a published file is not what its manifest records; with ``full``,
-    always. Raises BoundarycError with what is wrong in all of the files, PublishError if the output
-    cannot be written as asked.
+    always. With ``vendor`` each stack gets a copy of the runtime, and needs nothing of ours where
+    it runs; None leaves that as it is published. Raises BoundarycError with what is wrong in all of
+    the files, PublishError if the output cannot be written as asked.
     """
     from boundaryc.emit.publish import preview, publish_all
     from boundaryc.plan.collector import uncollected
@@ -86,7 +88,7 @@ def compile(  # noqa: A001 - our verb
     folder = Path(out)
     make = _build if full else _recognise_or_build
     with uncollected():  # nor between two stacks: there is much that is remembered
-        made = _made(partial(make, out=folder), sources, jobs, watch)
+        made = _made(partial(make, out=folder, vendor=vendor), sources, jobs, watch)
     builds = _rendered(made)
     if not replace:
         _claim(builds, folder)
@@ -131,20 +133,25 @@ def check(
     *sources: Source,
     out: Source = OUT,
     full: bool = False,
+    staged: bool = False,
     jobs: int = 1,
     watch: Watch | None = None,
 ) -> Report:
     """Compares what stack files compile to with what is published under ``out``; writes nothing.
 
     A stack is rendered only if its meaning, the compiler or a published file is not what its
-    manifest records; with ``full``, always. Raises BoundarycError with what is wrong in all of the
-    files.
+    manifest records; with ``full``, always. With ``staged``, what git's index has otherwise, or not
+    at all, is a finding too. Raises BoundarycError with what is wrong in all of the files, and
+    PublishError where git cannot be asked.
     """
     from boundaryc.emit.freshness import compare
+    from boundaryc.emit.staged import unstaged
 
     folder = Path(out)
     make = _build if full else _recognise_or_build
-    return compare(_made(partial(make, out=folder), sources, jobs, watch), folder)
+    made = _made(partial(make, out=folder), sources, jobs, watch)
+    report = compare(made, folder)
+    return unstaged(report, made, folder) if staged else report
 
 
 def sources(out: Source = OUT) -> list[Path]:
@@ -164,24 +171,27 @@ Made = tuple["Build | Recognised", ...] | BoundarycError
 """What became of one source: an entry for each of its stacks."""
 
 
-def _build(source: Path, out: Path) -> Made:
-    from boundaryc.emit.build import build
+def _build(source: Path, out: Path, vendor: bool | None = None) -> Made:
+    from boundaryc.emit.build import build, to_publish
 
     try:
-        return build(source, out)
+        return to_publish(build(source, out), out, vendor)
     except BoundarycError as problem:
         return problem
 
 
-def _recognise_or_build(source: Path, out: Path) -> Made:
+def _recognise_or_build(source: Path, out: Path, vendor: bool | None = None) -> Made:
     from boundaryc.emit.freshness import recognise
+    from boundaryc.emit.manifest import keeps_runtime
 
     try:
         stacks = load(source).family
     except BoundarycError as problem:
         return problem
-    known = [one for stack in stacks if (one := recognise(stack, source, out)) is not None]
-    return tuple(known) if len(known) == len(stacks) else _build(source, out)
+    own = keeps_runtime(out / stacks[0].name) if vendor is None else vendor
+    found = (recognise(stack, source, out, vendor=own) for stack in stacks)
+    known = [one for one in found if one is not None]
+    return tuple(known) if len(known) == len(stacks) else _build(source, out, own)
 
 
 def _made(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from boundaryc.cli import Exit
 from boundaryc.cli.options import chosen, files_and_out, json_too, output_style
-from boundaryc.cli.output import annotation, style
+from boundaryc.cli.output import Style, annotation, style
 from boundaryc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -23,34 +25,45 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--replace", is_flag=True, help="Replace what another file was compiled to.")
 @click.option("--full", is_flag=True, help="Compile also what its manifest says is unchanged.")
+@click.option(
+    "--vendor-runtime/--no-vendor-runtime",
+    "vendor",
+    default=None,
+    help="With a copy of the runtime beside the code, or without. As it is published unless given.",
+)
+@click.option("--watch", "keeps_on", is_flag=True, help="Compile again whenever a file changes.")
 @json_too
 @output_style
 def compile_(
-    files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, replace: bool, full: bool
-) -> None:
+    files: tuple[Path, ...], out: Path, jobs: int, dry_run: bool, keeps_on: bool, **options: Any
+) -> int:
     """Compiles stack files and publishes the code, all of it or nothing.
 
     Example: boundaryc compile models/qwen3/stack.yaml --out generated
 
     Without FILES, those from which the output folder was made, else stack.yaml.
 
-    Exits 1 for what is wrong in a stack file, 2 where the output cannot be written as asked.
+    Exits 1 for what is wrong in a stack file, 2 where the output cannot be written as asked. With
+    --watch it shows both and goes on, and an interruption ends it with 0.
     """
+    how = style()
+    sources = chosen(files, out)
+    once = partial(_once, how, sources, out, jobs=jobs, dry_run=dry_run, **options)
+    if keeps_on:
+        from boundaryc.cli.watching import watching
+
+        return watching(how, sources, once)
+    once()
+    return Exit.OK
+
+
+def _once(how: Style, sources: Sequence[Path], out: Path, *, dry_run: bool, **options: Any) -> None:
+    """Compiles, and says what became of it."""
     from boundaryc import api
     from boundaryc.report.text import columns, wrapped
 
-    how = style()
-    sources = chosen(files, out)
     with progress(how, "compiling") as watch:
-        done = api.compile(
-            *sources,
-            out=out,
-            jobs=jobs,
-            dry_run=dry_run,
-            replace=replace,
-            full=full,
-            watch=watch,
-        )
+        done = api.compile(*sources, out=out, dry_run=dry_run, watch=watch, **options)
     for warning in done.warnings:
         if how.format == "github":
             how.result(annotation("warning", "boundaryc", warning))

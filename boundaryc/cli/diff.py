@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from boundaryc.cli import Exit
 from boundaryc.cli.completing import files
+from boundaryc.cli.diff_annotations import annotations
 from boundaryc.cli.diffs import show_diffs
 from boundaryc.cli.options import json_too, output_style
-from boundaryc.cli.output import MAX_ANNOTATIONS, annotation, style
-
-if TYPE_CHECKING:
-    from boundaryc.report.diff.model import Differences
+from boundaryc.cli.output import style
 
 
 @click.command("diff")
@@ -46,22 +43,17 @@ def diff(old: str, new: str, breaking: bool, no_code: bool) -> int:
     from boundaryc.report.text import columns
 
     try:
-        found = differences(*versions(old, new), code=not no_code)
+        before, after = versions(old, new)
+        found = differences(before, after, code=not no_code)
     except AskedError as problem:
         raise click.UsageError(str(problem)) from None
     how = style()
     if how.format == "github":
-        _annotate(found, "error" if breaking else "warning")
+        for line in annotations(found, after.stacks, "error" if breaking else "warning"):
+            click.echo(line)
     if not how.quiet or found.breaking:
         how.result("\n".join(lines(found, columns(), breaking=how.quiet)))
     if how.format in ("full", "github") and not how.quiet:
         show_diffs([one.diff for stack in found.stacks for one in stack.files])
     how.document("diff", **asdict(found))
     return Exit.FINDINGS if breaking and found.breaking else Exit.OK
-
-
-def _annotate(found: Differences, level: str) -> None:
-    """The changes that break callers, as GitHub shows them; it shows ten of one step."""
-    said = [(one.stack, *each) for one in found.stacks for each in one.breaking()]
-    for stack, what, why in said[:MAX_ANNOTATIONS]:
-        click.echo(annotation(level, f"boundaryc diff: {stack}", f"{what}: {why}"))

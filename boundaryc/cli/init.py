@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from boundaryc.scaffold.config import Config
     from boundaryc.scaffold.start import Started
     from boundaryc.scaffold.written import Written
+
+ATTRIBUTES = "generated/** text eol=lf linguist-generated=true"
+"""Line ends that hashes hold for on every system, and diffs that a review folds."""
 
 
 @click.command("init")
@@ -107,3 +111,4 @@ def _told(how: Style, found: Started, result: Written, config: Config | None) ->
     for command in result.next:
         how.say(f"next: {command}")
     how.say(f"for editors: {result.schema}")
+    how.say(f"for git: echo {shlex.quote(ATTRIBUTES)} >> .gitattributes")

@@ -81,9 +81,10 @@ class Style:
         click.echo(f"error: {message}", err=True)
 
 
-def annotation(level: str, title: str, message: str, file: str = "") -> str:
-    """A workflow command that GitHub shows beside a file."""
+def annotation(level: str, title: str, message: str, file: str = "", line: int = 0) -> str:
+    """A workflow command that GitHub shows beside a file, at a line of it if one is given."""
     where = f"file={_escaped(file, ':,')}," if file else ""
+    where += f"line={line}," if file and line else ""
     return f"::{level} {where}title={_escaped(title, ':,')}::{_escaped(message)}"
 
 

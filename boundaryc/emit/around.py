@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from boundaryc.emit.beside import next_update
 from boundaryc.emit.calls import Calls
@@ -26,11 +27,11 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         return Calls(producer, consumer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
-    calls = Calls(
+    around = partial(
+        Calls,
         producer=producer,
         consumer=consumer,
         shown=shown(plan.stack, consumer),
-        update=None,
         read=read,
         names=imported_names(plan),
         access=access,
@@ -45,26 +46,28 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
     )
     if producer == ENTRY:
         enter = plan.operations[enter_operation(plan.stack)]
-        return replace(calls, enter=None if enter.call is None else enter)
+        return around(update=None, enter=None if enter.call is None else enter)
     stage = plan.stack.stage(producer)
     update, declared = plan.operations[stage.update], stage.transform
     following = next_update(plan, target.name) if target else None
-    calls = replace(
-        calls,
+    around = partial(
+        around,
         update=update,
         scale=stage.update_scale,
-        carried=update.params,
         kept=_leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion)),
         additive=stage.additive,
         quantized_sum=stage.quantized_sum,
     )
     if declared is None:
-        return calls
+        return around(carried=update.params)
     transform = plan.operations[transform_operation(declared.name)]
-    output_norm = norm_call(plan.stack, producer)
-    calls = replace(calls, transform=transform, factor=declared.scale, output_norm=output_norm)
-    waits = handed_off(boundary).transform
-    return replace(calls, carried=calls.params) if waits else calls
+    calls = around(
+        transform=transform,
+        factor=declared.scale,
+        output_norm=norm_call(plan.stack, producer),
+        carried=update.params,
+    )
+    return replace(calls, carried=calls.params) if handed_off(boundary).transform else calls
 
 
 def _leaves_alone(

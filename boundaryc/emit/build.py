@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boundaryc.emit.diagnose import planned_family
+from boundaryc.emit.manifest import keeps_runtime
 from boundaryc.emit.notes import notes
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
@@ -32,6 +34,11 @@ class Build:
         """The stack's name."""
         return self.output.stack
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files."""
+        return tuple(self.output.files)
+
 
 def build(source: Path, out: Path) -> tuple[Build, ...]:
     """Loads, plans and renders ``source`` for the output folder ``out``; writes nothing.
@@ -43,6 +50,18 @@ def build(source: Path, out: Path) -> tuple[Build, ...]:
         stack = load(source)
         plans = planned_family(stack, {stack.source: source.read_text(encoding="utf-8")})
         return tuple(_built(plan, source, out) for plan in plans)
+
+
+def to_publish(made: Sequence[Build], out: Path, vendor: bool | None = None) -> tuple[Build, ...]:
+    """A file's stacks as they are to be published, with ``vendor`` with a runtime of their own.
+
+    None: as the first of them is published, without one where it is not.
+    """
+    if not (keeps_runtime(out / made[0].name) if vendor is None else vendor):
+        return tuple(made)
+    from boundaryc.emit.vendor import vendored
+
+    return tuple(replace(one, output=vendored(one.output)) for one in made)
 
 
 def _built(plan: StackPlan, source: Path, out: Path) -> Build:

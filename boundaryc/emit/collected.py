@@ -55,11 +55,17 @@ class VariantFunctions:
     """The functions of one batch variant, in the order in which a forward meets them.
 
     ``beside`` are those for a model that uses outputs between stages; ``accesses`` and ``resumes``
-    are what they make up. ``parts`` and ``parts_beside`` are the modules of both, ``homes`` and
-    ``homes_beside`` say in which of them a name is. ``told`` is what is sent at each boundary.
+    are what they make up. ``drafts`` has the functions of each use, ``between`` those beside them,
+    ``scope`` what all of them need. ``parts`` and ``parts_beside`` are the modules of both,
+    ``homes`` and ``homes_beside`` say in which of them a name is; ``texts`` has a module without
+    its docstring. ``told`` is what is sent at each boundary. ``names`` are whole names that have
+    been asked for, by the identities of drafts and of what is beside them.
     """
 
     variant: str
+    scope: Scope
+    drafts: dict[Use, Drafts] = field(default_factory=dict)
+    between: dict[Use, Between] = field(default_factory=dict)
     functions: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
     exits: dict[tuple[object, ...], Named[ExitDraft]] = field(default_factory=dict)
     beside: dict[tuple[object, ...], Named[Draft]] = field(default_factory=dict)
@@ -70,14 +76,15 @@ class VariantFunctions:
     homes: dict[str, str] = field(default_factory=dict)
     homes_beside: dict[str, str] = field(default_factory=dict)
     told: tuple[str, ...] = ()
+    texts: dict[str, str] = field(default_factory=dict)
+    names: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class TopologyFunctions:
     """Everything one topology needs; ``drafts`` has the functions of each use.
 
-    ``between`` has those for a model that uses outputs between stages. ``names`` are whole names
-    that have been asked for, by variant and the identities of both.
+    ``between`` has those for a model that uses outputs between stages.
     """
 
     plan: TopologyPlan
@@ -86,7 +93,13 @@ class TopologyFunctions:
     drafts: dict[Use, Drafts]
     between: dict[Use, Between]
     order: tuple[Edge, ...]
-    names: dict[tuple[str, int, int], Mapping[str, str]] = field(default_factory=dict)
+
+    def add(self, known: VariantFunctions) -> None:
+        """Adds a variant, which other topologies may have too."""
+        self.variants[known.variant] = known
+        self.drafts |= known.drafts
+        self.between |= known.between
+        self.scope.add(known.scope)
 
     def needs(self) -> set[str]:
         """The names that its functions call, of row-wise functions and of others."""

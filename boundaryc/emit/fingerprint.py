@@ -22,6 +22,7 @@ APART = frozenset(
         "emit/exchange.py",
         "emit/lock.py",
         "emit/publish.py",
+        "emit/staged.py",
         "emit/tree.py",
         "language/allow.py",
         "language/explain.py",

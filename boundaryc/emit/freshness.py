@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boundaryc.emit.lock import locked
-from boundaryc.emit.manifest import NAME, by_another_compiler, inputs, read_manifest
+from boundaryc.emit.manifest import NAME, VENDORED, by_another_compiler, inputs, read_manifest
 from boundaryc.emit.notes import notes
 from boundaryc.emit.origin import origin
 from boundaryc.emit.tree import Tree
@@ -32,6 +32,7 @@ class State(Enum):
     EDITED = "edited by hand"
     MISSING = "missing"
     ORPHANED = "orphaned"
+    UNSTAGED = "not staged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,17 @@ class Recognised:
     notes: tuple[str, ...]
 
 
-def recognise(stack: Stack, source: Path, out: Path) -> Recognised | None:
-    """Whether ``stack`` is published without a doubt; None if it must be rendered to tell."""
+def recognise(stack: Stack, source: Path, out: Path, *, vendor: bool) -> Recognised | None:
+    """Whether ``stack`` is published without a doubt; None if it must be rendered to tell.
+
+    ``vendor``: with a runtime of its own.
+    """
     with locked(out, shared=True):
         tree = Tree.at(out / stack.name)
         recorded = tree.recorded
         if recorded is None or not recorded.intact or not recorded.files:
             return None
-        expected = inputs(stack.name, origin(stack, source, out))
+        expected = _expected(stack, source, out, vendor=vendor)
         said = {key: recorded.said.get(key) for key in (*expected, "path")}
         if said != {"path": None} | expected:
             return None
@@ -90,6 +94,16 @@ def recognise(stack: Stack, source: Path, out: Path) -> Recognised | None:
         if any(not tree.claims(name) and tree.ours(name) for name in tree.names()):
             return None
     return Recognised(source, stack.name, (*sorted(recorded.files), NAME), notes(stack))
+
+
+def _expected(stack: Stack, source: Path, out: Path, *, vendor: bool) -> dict[str, object]:
+    """What the manifest of a fresh stack says of what it was made from."""
+    found = origin(stack, source, out)
+    if not vendor:
+        return inputs(stack.name, found)
+    from boundaryc.emit.vendor import runtime_digest, vendored_origin
+
+    return inputs(stack.name, vendored_origin(found)) | {VENDORED: runtime_digest()}
 
 
 def compare(stacks: Sequence[Build | Recognised], out: Path) -> Report:

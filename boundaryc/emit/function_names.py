@@ -183,10 +183,10 @@ def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
     """
     variant = functions.plan.columns[use.column].variant
     drafts, beside = functions.drafts[use], functions.between.get(use)
-    key = (variant, id(drafts), id(beside))
-    if key not in functions.names:
-        functions.names[key] = _names(functions.variants[variant], drafts, beside, use.edge)
-    return functions.names[key]
+    known, key = functions.variants[variant], (id(drafts), id(beside))
+    if key not in known.names:
+        known.names[key] = _names(known, drafts, beside, use.edge)
+    return known.names[key]
 
 
 def _names(

@@ -38,43 +38,57 @@ def topology_functions(
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    edges = _by_repetition(plan)
+    edges, shared = _by_repetition(plan), reuse or Reuse()
     result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
-    uses = list(_uses(plan, topology, edges))
-    shared = reuse or Reuse()
-    _add_between(plan, result, uses, shared)
-    _add_drafts(plan, result, uses, shared)
+    for variant in topology.row_multiples:
+        make = partial(_variant_functions, plan, topology, variant, edges, shared)
+        result.add(shared.of_variant("functions", topology, variant, make, sized=_sized))
     return result
 
 
-def _add_between(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
+def _sized(known: VariantFunctions) -> bool:
+    return known.scope.sized
+
+
+def _variant_functions(
+    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...], reuse: Reuse
+) -> VariantFunctions:
+    known = VariantFunctions(variant, Scope(topology.mesh))
+    uses = list(_uses(plan, topology, variant, edges))
+    _add_between(plan, topology, known, uses, reuse)
+    name_beside(plan, topology, known)
+    _add_drafts(plan, topology, known, uses, reuse)
+    name_functions(plan, topology, known)
+    return known
+
+
+def _add_between(
+    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
+) -> None:
     """First what exits leave in the stream, as the exits name it."""
     cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
-    seen: dict[tuple[str, int], tuple[Between, tuple[Users, ...]]] = {}
+    seen: dict[int, tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
-        variant, boundary = _place(result.plan, use)
-        known = result.variants.setdefault(variant, VariantFunctions(variant))
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        here = (variant, id(boundary))  # policies share boundaries, which the plan keeps
+        boundary = topology.tables[use.policy][use.column][use.edge]
+        here = id(boundary)  # policies share boundaries, which the plan keeps
         if here not in seen:
-            shape = _shape(variant, boundary)
+            shape = _shape(boundary)
             if shape not in cache:
-                make = partial(_between, plan, variant, boundary, reuse)
-                key = ("between", place(variant, result.plan.mesh, boundary))
-                found = reuse.drafted(key, result.scope, make)
+                make = partial(_between, plan, known.variant, boundary, reuse)
+                key = ("between", place(known.variant, topology.mesh, boundary))
+                found = reuse.drafted(key, known.scope, make)
                 cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
             seen[here] = cache[shape]
-        result.between[use], users = seen[here]
+        known.between[use], users = seen[here]
         for each in users:
             each.append(use)
-    for known in result.variants.values():
-        name_beside(plan, result.plan, known)
 
 
-def _shape(variant: str, boundary: Boundary) -> object:
+def _shape(boundary: Boundary) -> object:
     """What its functions depend on: in one variant other facts show in the operations only."""
-    return (variant, boundary.edge, boundary.start, boundary.goal, boundary.path.ops)
+    return (boundary.edge, boundary.start, boundary.goal, boundary.path.ops)
 
 
 def _between(
@@ -126,26 +140,26 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     return handed_on(plan, boundary, rows)
 
 
-def _add_drafts(plan: StackPlan, result: TopologyFunctions, uses: list[Use], reuse: Reuse) -> None:
+def _add_drafts(
+    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
+) -> None:
     cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
-    seen: dict[tuple[str, int], tuple[Drafts, tuple[Users, ...]]] = {}
+    seen: dict[int, tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
-        variant, boundary = _place(result.plan, use)
-        known, here = result.variants[variant], (variant, id(boundary))
+        boundary = topology.tables[use.policy][use.column][use.edge]
+        here = id(boundary)
         if here not in seen:
-            shape = _shape(variant, boundary)
+            shape = _shape(boundary)
             if shape not in cache:
-                left = _left(known, result.between.get(use))
-                make = partial(_drafts, plan, variant, boundary, left)
-                key = ("drafts", left, place(variant, result.plan.mesh, boundary))
-                found = reuse.drafted(key, result.scope, make)
+                left = _left(known, known.between.get(use))
+                make = partial(_drafts, plan, known.variant, boundary, left)
+                key = ("drafts", left, place(known.variant, topology.mesh, boundary))
+                found = reuse.drafted(key, known.scope, make)
                 cache[shape] = found, tuple(_users(known, found, _how(boundary)))
             seen[here] = cache[shape]
-        result.drafts[use], users = seen[here]
+        known.drafts[use], users = seen[here]
         for each in users:
             each.append(use)
-    for known in result.variants.values():
-        name_functions(plan, result.plan, known)
 
 
 def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
@@ -167,23 +181,20 @@ def _drafts(
     return found
 
 
-def _place(topology: TopologyPlan, use: Use) -> tuple[str, Boundary]:
-    """The variant of a use and the boundary that was planned for it."""
-    boundary = topology.tables[use.policy][use.column][use.edge]
-    return topology.columns[use.column].variant, boundary
-
-
 def _by_repetition(plan: StackPlan) -> tuple[Edge, ...]:
     """Edges that the stack meets again and again first: their functions get the plain names."""
     edges = plan.graph.edges()
     return tuple(sorted(edges, key=lambda edge: not plan.graph.repeats(edge)))
 
 
-def _uses(plan: StackPlan, topology: TopologyPlan, edges: tuple[Edge, ...]) -> Iterable[Use]:
-    """Every use, what `auto` does on even batches first."""
+def _uses(
+    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...]
+) -> Iterable[Use]:
+    """Every use in batches of a variant, what `auto` does on even ones first."""
     policies = sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto)
+    columns = [i for i, one in enumerate(topology.columns) if one.variant == variant]
     for policy in policies:
-        for column in range(len(topology.columns)):
+        for column in columns:
             for edge in edges:
                 yield Use(edge, column, policy)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from boundaryc.emit import quantized
 from boundaryc.emit.calls import Calls
+from boundaryc.language.model import Quantize
 from boundaryc.operations import Operation
 from boundaryc.plan import ops
-from boundaryc.plan.kernels import Fusible, RowKernel
+from boundaryc.plan.kernels import Fusible, NormKind, RowKernel
 
 
 class Tensors(NamedTuple):
@@ -34,23 +36,41 @@ def fusible(calls: Calls) -> Fusible:
 
 def kernel_of(group: tuple[ops.Operation, ...], calls: Calls) -> RowKernel | None:
     """The kernel that does a group of neighbours; None where that is no shorter than without."""
-    kinds = {type(op) for op in group}
-    normed = ops.Read in kinds and calls.read.facts.plain_norm
-    quantize = calls.quantize if ops.Quantize in kinds else None
-    if quantize is not None and not normed:
+    kinds = frozenset(map(type, group))
+    kernel = _kernel(
+        kinds,
+        calls.norm.function if ops.Read in kinds and calls.read.facts.plain_norm else None,
+        calls.quantize if ops.Quantize in kinds else None,
+        calls.output_norm.function if ops.Transform in kinds else None,
+    )
+    if kernel == _SUM:
+        return None if calls.scale is None else kernel
+    alone = len(group) == 1 and kernel.quantize is None
+    return None if alone else kernel
+
+
+@lru_cache(maxsize=1024)
+def _kernel(
+    kinds: frozenset[type[ops.Operation]],
+    norm: NormKind | None,
+    quantize: Quantize | None,
+    output_norm: NormKind | None,
+) -> RowKernel:
+    """What operations of these kinds are together; it looks at nothing else, in any stack."""
+    if quantize is not None and norm is None:
         quantize = replace(quantize, keep=False)  # what is kept is there
-    kernel = RowKernel(
-        calls.norm.function if normed else None,
+    return RowKernel(
+        norm,
         ops.Update in kinds,
         quantize,
-        calls.output_norm.function if ops.Transform in kinds else None,
+        output_norm,
         addition=ops.Addition in kinds,
         finalize=ops.Finalize in kinds,
     )
-    if kernel == RowKernel(None, adds=True):
-        return None if calls.scale is None else kernel
-    alone = len(group) == 1 and quantize is None
-    return None if alone else kernel
+
+
+_SUM = RowKernel(None, adds=True)
+"""No kernel: without a factor it is the runtime's, and one pass already."""
 
 
 def added(calls: Calls) -> str:

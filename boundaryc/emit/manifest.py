@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from boundaryc.plan.result import StackPlan
 
 NAME = "manifest.json"
+
+VENDORED = "runtime"
+"""What a manifest calls the hash of the runtime that the stack has a copy of; else it has none."""
+
 LANGUAGE = 1
 
 
@@ -107,8 +111,11 @@ class Recorded:
 
     @cached_property
     def intact(self) -> bool:
-        """Whether nobody has changed it."""
-        return sealed(self.said) == self.text
+        """Whether nobody has changed it: the text is what `sealed` makes of what it says."""
+        # Without what `body` says the text is what the hash is of: it need not be put together.
+        body = self.said.get("body")
+        rest = self.text.replace(f'  "body": {json.dumps(body)},\n', "", 1)
+        return body == f"sha256:{digest(rest)}" and _text(self.said) == self.text
 
 
 def read_manifest(folder: Path) -> Recorded | None:
@@ -126,6 +133,12 @@ def read_manifest(folder: Path) -> Recorded | None:
         return None
     hashes = {str(name): str(value) for name, value in files.items()}
     return Recorded(stack, hashes, path if isinstance(path, str) else None, document, text)
+
+
+def keeps_runtime(folder: Path) -> bool:
+    """Whether what is published in a stack's folder has a runtime of its own."""
+    recorded = read_manifest(folder)
+    return recorded is not None and VENDORED in recorded.said
 
 
 def claims(operation: Operation) -> list[str]:

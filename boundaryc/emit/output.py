@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from boundaryc.emit.access_views import access_doc, access_parts
@@ -51,11 +51,10 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     pattern = layer_pattern(plan)
     for group in groups:
         tables = topology_tables(plan, group[0], pattern)
-        modules_of = _modules(plan, group[0])
-        common = shared_plan(plan, group[0].plan)
+        common = shared_plan(plan, group[0].plan, reuse)
         for topology in group:
             name = topology.plan.spec.name
-            own = _topology(plan, topology, tables, modules_of, origin, shared)
+            own = _topology(plan, topology, tables, origin, shared)
             modules |= {f"{name}/{file}": text for file, text in own.items()}
             plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, common)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
@@ -107,34 +106,20 @@ def _functions(
 
 
 def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
-    """Puts functions into modules, which gives them their whole names."""
+    """Puts functions into modules, which gives them their whole names, and writes these."""
     for known in functions.variants.values():
+        if known.parts:
+            continue  # another topology has them too
         known.told = tuple(edge_lines(plan, functions, known))
         known.parts = variant_parts(plan, functions, known)
         known.parts_beside = access_parts(functions, known)
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
+        for part in (*known.parts, *known.parts_beside):
+            known.texts[part.module] = _text(plan, part, known)
 
 
 HASH = "\n    manifest_hash"
 """What the hash of all that a topology runs is assigned to; it is rendered without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Module:
-    """A module of functions without the docstring, which names its topology."""
-
-    part: Part
-    known: VariantFunctions
-    text: str
-
-
-def _modules(plan: StackPlan, functions: TopologyFunctions) -> tuple[_Module, ...]:
-    """The modules of functions of a topology, which those with the same functions share."""
-    return tuple(
-        _Module(part, known, _text(plan, part, known))
-        for known in functions.variants.values()
-        for part in (*known.parts, *known.parts_beside)
-    )
 
 
 def _text(plan: StackPlan, part: Part, known: VariantFunctions) -> str:
@@ -149,7 +134,6 @@ def _topology(
     plan: StackPlan,
     functions: TopologyFunctions,
     tables: TopologyTables,
-    modules_of: Iterable[_Module],
     origin: Origin,
     shared: Mapping[str, str],
 ) -> dict[str, str]:
@@ -160,10 +144,11 @@ def _topology(
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),
         **boundaries,
     }
-    for one in modules_of:
-        beside = one.part in one.known.parts_beside
-        doc = (access_doc if beside else variant_doc)(plan, functions, one.known, one.part)
-        modules[f"{one.part.module}.py"] = f"{docstring(doc)}{one.text}"
+    for known in functions.variants.values():
+        for document, parts in ((variant_doc, known.parts), (access_doc, known.parts_beside)):
+            for part in parts:
+                doc = docstring(document(plan, functions, known, part))
+                modules[f"{part.module}.py"] = f"{doc}{known.texts[part.module]}"
     around = {f"../{name}": text for name, text in shared.items()}
     before, empty, after = modules["__init__.py"].partition(f'{HASH} = ""')
     assert empty

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from boundaryc.emit.plan_text import op_text
+from boundaryc.emit.reuse import Reuse
 from boundaryc.emit.summary import summaries
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
@@ -35,11 +37,15 @@ class Shared:
     boundaries: Mapping[str, Dumped]
 
 
-def shared_plan(plan: StackPlan, topology: TopologyPlan) -> Shared:
-    """What the document of ``topology`` shares with those of others."""
+def shared_plan(plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = None) -> Shared:
+    """What the document of ``topology`` shares with those of others.
+
+    ``reuse`` has what other topologies of the same plan have been given.
+    """
+    shared = reuse or Reuse()
     boundaries = {
-        variant: _dumped(
-            [_edge(topology, variant, edge) for edge in plan.graph.edges()], 3, key="boundaries"
+        variant: shared.of_variant(
+            "plan", topology, variant, partial(_variant, plan, topology, variant)
         )
         for variant in topology.row_multiples
     }
@@ -101,6 +107,12 @@ def _few_rows(topology: TopologyPlan, variant: str) -> dict[str, int]:
     """How many rows are still few, where that makes a difference."""
     rows = topology.few_rows.get(variant)
     return {} if rows is None else {"few_rows": rows}
+
+
+def _variant(plan: StackPlan, topology: TopologyPlan, variant: str) -> Dumped:
+    """The boundaries of a variant, which name no size."""
+    edges = [_edge(topology, variant, edge) for edge in plan.graph.edges()]
+    return _dumped(edges, 3, key="boundaries")
 
 
 def _edge(topology: TopologyPlan, variant: str, edge: Edge) -> dict[str, object]:

@@ -28,6 +28,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        auto_reload=False,  # or every use asks for a file's time
     )
     environment.filters["lines"] = _lines
     environment.filters["docstring"] = docstring

@@ -2,7 +2,8 @@
 
 A draft names groups and rows by the mesh and knows nothing else of a topology, so it is the same
 on all meshes that give the same names. What it needs of the layout is kept with it and put into the
-scope of every topology that has it.
+scope of every topology that has it. All functions of a variant are collected, named and written
+once for all topologies on which its plans have one form, whatever the other variants are there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from boundaryc.emit.scope import Scope
-from boundaryc.plan.result import Boundary
+from boundaryc.plan.alike import Forms, form
+from boundaryc.plan.result import Boundary, TopologyPlan
 from boundaryc.topology import Mesh, naming
 from boundaryc.topology.contracts import regime
 
@@ -23,6 +25,29 @@ class Reuse:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[object, Scope]] = {}
+        self._forms = Forms()
+        self._of_variants: dict[Hashable, object] = {}
+
+    def of_variant(
+        self,
+        kind: str,
+        topology: TopologyPlan,
+        variant: str,
+        make: Callable[[], Found],
+        *,
+        sized: Callable[[Found], bool] = lambda _: False,
+    ) -> Found:
+        """What ``make`` gives for a variant on a topology, or has given for an equal form of it.
+
+        ``kind`` says what that is. Where it is ``sized`` it is for one topology alone.
+        """
+        key = (kind, variant, self._forms.of(topology, variant))
+        if key in self._of_variants:
+            return self._of_variants[key]  # type: ignore[return-value]  # a kind has one type
+        found = make()
+        if not sized(found):
+            self._of_variants[key] = found
+        return found
 
     def drafted(self, key: Hashable, scope: Scope, make: Callable[[Scope], Found]) -> Found:
         """What ``make`` gives for a scope, or has given for one of the same names and ``key``.
@@ -44,6 +69,5 @@ class Reuse:
 def place(variant: str, mesh: Mesh, boundary: Boundary) -> Hashable:
     """What the functions of a boundary depend on, beside the stack and the names of a mesh."""
     demands = regime(variant, mesh)
-    form = boundary.facts._replace(sizes=(), even=0, scatter=0, scatter_by_size=False)
-    rows = (demands.rows, demands.attention_in)
-    return rows, boundary.edge, boundary.start, boundary.goal, boundary.path.ops, form
+    rows, facts = (demands.rows, demands.attention_in), form(boundary.facts)
+    return rows, boundary.edge, boundary.start, boundary.goal, boundary.path.ops, facts

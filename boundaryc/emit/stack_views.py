@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from boundaryc.emit.abi import ABI
 from boundaryc.emit.layers import LayerKind, Param, layer_kinds
 from boundaryc.emit.layout_text import (
     WIDTH,
@@ -30,6 +31,7 @@ def stack_view(plan: StackPlan) -> StackView:
     kinds = sorted(kind.name for kind in layer_kinds(plan))
     exports = [*sorted(["POLICIES", "TOPOLOGIES", "VARIANTS"]), *kinds, "load", "supports"]
     return StackView(
+        abi=ABI,
         name=plan.stack.name,
         layers=len(plan.stack.layers),
         pipeline=plan.stack.pipeline is not None,

@@ -18,11 +18,11 @@ def body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
             lines[-1] = "return " + lines[-1].removeprefix(f"{result} = ")
         else:
             lines.append(f"return {result}")
-    names = [name for name in LOCALS if _uses(lines, name)]
+    counts = {name: _count(lines, name) for name in LOCALS}
+    names = [name for name, count in counts.items() if count]
     if len(lines) == 1:
         return (_qualified(lines[0], names),)
-    once = sum(_count(lines, name) for name in names) == 1
-    if once:
+    if sum(counts.values()) == 1:
         return tuple(_qualified(line, names) for line in lines)
     if not names:
         return tuple(lines)
@@ -33,10 +33,6 @@ def body(lines: list[str], result: str | None = None) -> tuple[str, ...]:
 def _count(lines: list[str], name: str) -> int:
     start = f"{name}."
     return sum(len(_ATTRIBUTE[name].findall(line)) for line in lines if start in line)
-
-
-def _uses(lines: list[str], name: str) -> bool:
-    return _count(lines, name) > 0
 
 
 def _qualified(line: str, names: list[str]) -> str:

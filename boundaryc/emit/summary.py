@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
 from boundaryc.emit.fused import unfused
@@ -26,9 +27,10 @@ def summaries(plan: StackPlan, topology: TopologyPlan) -> list[dict[str, list[st
     """The lines of a topology, policies of which all is the same together."""
     found: dict[tuple[str, ...], list[str]] = {}
     sends: Sends = {}
+    behind = _Behind(plan, topology)
     for policy in topology.tables:
         names = ["auto", policy] if policy == plan.stack.policy_auto else [policy]
-        lines = (*_runs(plan, topology, policy, sends), *_not_taken(plan, topology, policy))
+        lines = (*_runs(plan, topology, policy, sends), *_not_taken(behind, policy))
         found.setdefault(lines, []).extend(names)
     return [{"policies": names, "lines": list(lines)} for lines, names in found.items()]
 
@@ -86,43 +88,70 @@ def _sent(topology: TopologyPlan, boundary: Boundary) -> Iterator[str]:
         state = after
 
 
-def _not_taken(plan: StackPlan, topology: TopologyPlan, policy: str) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Does:
+    """What boundaries do: the kinds of their operations, and whether a sum is owed at any."""
+
+    kinds: frozenset[type[ops.Operation]]
+    owes: bool
+
+
+class _Behind:
+    """What the boundaries behind each stage do: found once, and asked for every policy."""
+
+    def __init__(self, plan: StackPlan, topology: TopologyPlan) -> None:
+        self.plan, self.topology = plan, topology
+        self._known: dict[tuple[str, str, str], _Does] = {}
+
+    def __call__(self, policy: str, stage: str, variant: str = "") -> _Does:
+        """What those behind ``stage`` do, in batches of one variant or of all."""
+        key = (policy, stage, variant)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._found(policy, stage, variant)
+        return known
+
+    def _found(self, policy: str, stage: str, variant: str) -> _Does:
+        topology = self.topology
+        edges = [edge for edge in self.plan.graph.edges() if edge.producer == stage]
+        edges = [edge for edge in edges if not edge.forks]
+        kinds, owes = set[type[ops.Operation]](), False
+        tables = {
+            id(table): table  # many kinds of batch share theirs
+            for column, table in zip(topology.columns, topology.tables[policy], strict=True)
+            if variant in ("", column.variant)
+        }
+        for table in tables.values():
+            for edge in edges:
+                owes = owes or bool(table[edge].start.owes)
+                kinds.update(map(type, table[edge].path.ops))
+        return _Does(frozenset(kinds), owes)
+
+
+def _not_taken(behind: _Behind, policy: str) -> Iterator[str]:
     """Every optional path without a boundary that takes it, and why."""
+    plan, topology = behind.plan, behind.topology
     for variant, why in reasons(plan, topology).items():
         yield f"no {variant} batches: {why}"
-    yield from _unscattered(plan, topology, policy)
+    yield from _unscattered(behind, policy)
     for stage in plan.stack.stages:
-        planned = list(_planned(plan, topology, policy, stage.name))
-        if stage.quantized_sum and not _any(planned, ops.QuantizedAllReduce):
+        kinds = behind(policy, stage.name).kinds
+        if stage.quantized_sum and ops.QuantizedAllReduce not in kinds:
             yield f"no quantised sum behind {stage.name}: {NO_GAIN}"
-        if stage.joins_sum and not _any(planned, ops.Join):
+        if stage.joins_sum and ops.Join not in kinds:
             yield f"no residual in the sum behind {stage.name}: {NO_GAIN}"
         if not stage.defer:
             yield f"no sum of {stage.name} is left to the next stage: `defer: false`"
     yield from _unfused(plan, topology, policy)
 
 
-def _planned(
-    plan: StackPlan, topology: TopologyPlan, policy: str, stage: str, variant: str = ""
-) -> Iterator[Boundary]:
-    """The boundaries behind a stage, in batches of one variant or of all."""
-    edges = [edge for edge in plan.graph.edges() if edge.producer == stage and not edge.forks]
-    for column, table in zip(topology.columns, topology.tables[policy], strict=True):
-        if variant in ("", column.variant):
-            yield from (table[edge] for edge in edges)
-
-
-def _any(planned: list[Boundary], kind: type[ops.Operation]) -> bool:
-    return any(isinstance(op, kind) for one in planned for op in one.path.ops)
-
-
-def _unscattered(plan: StackPlan, topology: TopologyPlan, policy: str) -> Iterator[str]:
+def _unscattered(behind: _Behind, policy: str) -> Iterator[str]:
     """Why sums of FFNs end in no reduce-scatter, stages and variants with one reason together."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for stage in filter(obeys_policy, plan.stack.stages):
+    for stage in filter(obeys_policy, behind.plan.stack.stages):
         whys: dict[str, list[str]] = {}
-        for variant in topology.row_multiples:
-            why = _no_scatter(plan, topology, policy, (stage.name, variant))
+        for variant in behind.topology.row_multiples:
+            why = _no_scatter(behind, policy, (stage.name, variant))
             if why:
                 whys.setdefault(why, []).append(variant)
         for why, variants in whys.items():
@@ -132,15 +161,13 @@ def _unscattered(plan: StackPlan, topology: TopologyPlan, policy: str) -> Iterat
         yield f"no reduce-scatter {where}: {why}"
 
 
-def _no_scatter(
-    plan: StackPlan, topology: TopologyPlan, policy: str, place: tuple[str, str]
-) -> str:
+def _no_scatter(behind: _Behind, policy: str, place: tuple[str, str]) -> str:
     """Why nothing is scattered behind a stage in batches of a variant; empty where it is."""
-    by_policy = {name: list(_planned(plan, topology, name, *place)) for name in topology.tables}
-    others = [name for name, some in by_policy.items() if _any(some, ops.ReduceScatter)]
+    tables = behind.topology.tables
+    others = [name for name in tables if ops.ReduceScatter in behind(name, *place).kinds]
     if policy in others:
         return ""
-    if not any(one.start.owes for one in by_policy[policy]):
+    if not behind(policy, *place).owes:
         return "its output owes no sum"
     if others:
         return f"policy {policy} does not permit what {listed(others)} would"

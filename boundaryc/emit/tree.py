@@ -34,7 +34,7 @@ class Tree:
         top = str(self.folder)
         for folder, folders, files in os.walk(top):
             inside = f"{folder[len(top) + 1 :]}/".replace(os.sep, "/") if folder != top else ""
-            links = [name for name in folders if Path(folder, name).is_symlink()]
+            links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
             folders[:] = sorted(name for name in folders if name not in (CACHE, *links))
             for name in sorted([*files, *links]):
                 yield f"{inside}{name}"
@@ -89,7 +89,7 @@ class Tree:
 
     def edited(self, name: str) -> bool:
         """Whether somebody changed a file that we wrote, as far as it and the manifest can tell."""
-        if not (self.folder / name).is_file() or not self.ours(name):
+        if not os.path.isfile(f"{self.folder}/{name}") or not self.ours(name):  # noqa: PTH113
             return False
         if name.endswith(".py"):
             return not self.untouched(name)

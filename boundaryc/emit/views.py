@@ -86,6 +86,7 @@ class TopologyView:
 class StackView:
     """``__init__.py`` of a stack."""
 
+    abi: int
     name: str
     layers: int
     pipeline: bool

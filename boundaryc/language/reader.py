@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -41,8 +41,7 @@ _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A value and its place. A mapping's entries are `(span of the key, value)` by key."""
 
     span: Span
@@ -304,6 +303,7 @@ def line_and_column(before: str) -> tuple[int, int]:
     return len(rows), len(rows[-1]) + 1
 
 
+@lru_cache(maxsize=1024)
 def resolve(text: str) -> Scalar:
     """What a plain scalar means by the core schema of YAML 1.2.
 

@@ -7,7 +7,7 @@ span is exclusive: the column one past its last character.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # YAML ends a line at each of these, so positions only agree with the text if we do too.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -18,16 +18,14 @@ def split_lines(text: str) -> list[str]:
     return _LINE_BREAK.split(text)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(NamedTuple):
     """One character of a file: `line` and `column`, both counted from 1."""
 
     line: int
     column: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(NamedTuple):
     """The characters of `file` from `start` up to, not including, `end`.
 
     `file` is the name the source was loaded under, unchanged, so that what is printed can be

@@ -5,9 +5,11 @@ What is made of one such plan, its judgement and its code, serves the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from boundaryc.plan.result import Boundary, Table, TopologyPlan
+from boundaryc.plan.state import EdgeFacts
+from boundaryc.topology import naming
 
 
 def alike(topologies: Iterable[TopologyPlan]) -> tuple[tuple[TopologyPlan, ...], ...]:
@@ -29,6 +31,57 @@ def _form(topology: TopologyPlan) -> object:
     """How ranks are cut, without how often, and the kinds of batch that there are and are not."""
     atoms = tuple((atom.name, atom.axis) for atom in topology.mesh.atoms)
     return atoms, topology.mesh.axes, topology.columns, topology.skipped
+
+
+Form = tuple[Hashable, ...]
+"""Names of the mesh, kinds of batch with their numbers, and by policy the plans of each."""
+
+
+class Forms:
+    """What the kinds of batch of one variant depend on, in the plans of one stack: as values.
+
+    They are equal on topologies whose plans for the variant differ in sizes alone, or in what is
+    promised to be even where no operation takes it so.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        # By identity, of what the plans keep: many kinds of batch share their tables.
+        self._tables: dict[int, int] = {}
+
+    def of(self, topology: TopologyPlan, variant: str) -> Form:
+        """The form of the plans of a variant on a topology.
+
+        Of the mesh only names are in it, and so how the axes of attention are cut: which atoms
+        dense FFNs and experts are sharded over shows in the plans. Kinds of batch come with their
+        numbers, by which functions may be told apart.
+        """
+        kinds = [(i, one) for i, one in enumerate(topology.columns) if one.variant == variant]
+        tables = tuple(
+            (policy, *(self._table(tables[index]) for index, _ in kinds))
+            for policy, tables in topology.tables.items()
+        )
+        return naming(topology.mesh), tuple(kinds), tables
+
+    def _table(self, table: Table) -> int:
+        number = self._tables.get(id(table))
+        if number is None:
+            form = tuple([_planned(boundary) for boundary in table.values()])
+            number = self._tables[id(table)] = self._numbers.setdefault(form, len(self._numbers))
+        return number
+
+
+def _planned(boundary: Boundary) -> Hashable:
+    return boundary.start, boundary.goal, boundary.path.ops, form(boundary.facts)
+
+
+def form(facts: EdgeFacts) -> Hashable:
+    """What code is written from, beside the operations: neither sizes nor what is even.
+
+    Nor what sums may be scattered over: all of these show in the operations.
+    """
+    _sizes, _even, shards, _scatter, _scatter_by_size, *rest = facts
+    return shards, *rest
 
 
 def _same(one: TopologyPlan, other: TopologyPlan) -> bool:

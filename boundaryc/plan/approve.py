@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from boundaryc.plan.access import Ops, in_twos
-from boundaryc.plan.alike import alike
+from boundaryc.plan.access import Ops
+from boundaryc.plan.alike import alike, form
+from boundaryc.plan.cost import Cost
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
-from boundaryc.plan.ops import Capture
 from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart, check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
 from boundaryc.plan.result import Boundary, StackPlan, Table, TopologyPlan
-from boundaryc.plan.search import Sized
+from boundaryc.plan.search import Path
 from boundaryc.topology.contracts import regime
 
 
@@ -37,17 +37,17 @@ def approve(plan: StackPlan) -> StackPlan:
             _check_merges(table)
             rows = regime(variant, topology.mesh).rows
             for boundary in table.values():
-                even = boundary.facts.even & _fixed(boundary.path.ops)
+                even = boundary.facts.even & boundary.path.fixed
                 # Many batches share a path, which the plan keeps: it is told by its identity.
                 here = (rows, boundary.edge, boundary.start, boundary.goal, even, id(boundary.path))
                 if here in met:
                     continue
                 met.add(here)
-                form = boundary.facts._replace(even=even, scatter=0, scatter_by_size=False)
-                same = (*here[:4], in_twos(form), boundary.path.ops)
+                cut = len(topology.mesh.atoms)
+                same = (*here[:5], cut, form(boundary.facts), boundary.path.ops)
                 if same not in judged:
                     judged.add(same)
-                    _judge(plan, boundary, rows, len(topology.mesh.atoms))
+                    _judge(plan, boundary, rows, cut)
     return plan
 
 
@@ -59,20 +59,12 @@ def _judge(plan: StackPlan, boundary: Boundary, rows: int, atoms: int) -> None:
     """
     declared = declarations(boundary)
     for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
-        fault = _fault(ops, atoms, boundary.facts.even & _fixed(ops), *declared)
+        even = boundary.facts.even & Path(ops, Cost()).fixed
+        fault = _fault(ops, atoms, even, *declared)
         if fault is not None:
             words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"
             words += f", {way} at a cut," if way else ""
             raise RejectedPlanError(f"{words} on a mesh of {fault}")
-
-
-def _fixed(ops: Ops) -> int:
-    """The atoms over which some operation takes all parts to have one size."""
-    atoms = 0
-    for op in ops:
-        if isinstance(op, Sized) and not op.variable:
-            atoms |= op.gather if isinstance(op, Capture) else op.axes
-    return atoms
 
 
 def _distinct(topology: TopologyPlan) -> Iterable[tuple[str, Table]]:

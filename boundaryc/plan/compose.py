@@ -42,9 +42,9 @@ def _plan_topology(problem: Problem) -> TopologyPlan:
     columns: list[Column] = []
     tables: dict[str, list[Table]] = {policy: [] for policy in POLICIES}
     few_rows: dict[str, int] = {}
-    planners: dict[Column, Planner] = {}
+    planners: dict[tuple[object, ...], Planner] = {}
     for kind in _kinds(problem.stack, mesh, reasons):
-        alike = replace(kind, even=())
+        alike = (kind.variant, kind.entry, kind.mode)
         if alike not in planners:
             planners[alike] = planner(task(problem, mesh, kind))
         small, large = planners[alike].tables(kind)

@@ -138,6 +138,13 @@ def price(op: Operation, state: State, facts: EdgeFacts) -> Cost:
     return Cost(collectives, wire, device, int(isinstance(op, Join)), before, 1)
 
 
+def collectives(op: Operation, state: State, facts: EdgeFacts) -> int:
+    """How many of them ``op`` is, as `price` counts where a row has any bytes."""
+    if not isinstance(op, _SENDING) or (isinstance(op, Capture) and not op.gather):
+        return 0
+    return _tensors(op, state, facts)
+
+
 _VIEWS = (HandOff, Slice, ResidualSlice, Enter)
 """What makes a view at most."""
 _SENDING = (

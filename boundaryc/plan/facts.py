@@ -127,7 +127,9 @@ class Scattered(NamedTuple):
 
     def applied(self, facts: EdgeFacts) -> EdgeFacts:
         """The facts of an edge whose sum may end so."""
-        return facts._replace(even=self.even, scatter=self.scatter, scatter_by_size=self.by_size)
+        # As `_replace` has it, in a third of the time: it is done for every edge and kind of batch.
+        sizes, _, shards, _, _, *rest = facts
+        return EdgeFacts._make((sizes, self.even, shards, self.scatter, self.by_size, *rest))
 
 
 def scattered(mesh: Mesh, even: int, policy: str | None, *, variable_scatter: bool) -> Scattered:

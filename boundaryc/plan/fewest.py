@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from boundaryc.plan.cost import price
+from boundaryc.plan.cost import collectives
 from boundaryc.plan.state import EdgeFacts, Widths
 from boundaryc.plan.transitions import Goal, Step, Transitions, transitions
 
@@ -78,7 +78,7 @@ class _Counts(dict[int, int]):
 
     def __missing__(self, number: int) -> int:
         op, state = self._transitions.priced[number]
-        count = self[number] = price(op, state, self._form).collectives
+        count = self[number] = collectives(op, state, self._form)
         return count
 
 

@@ -9,8 +9,9 @@ context) and hang together loosely, so exact variable elimination is cheap; see 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 from operator import itemgetter
@@ -45,11 +46,7 @@ def minimise(
     """
     remaining = list(factors)
     order_of_elimination: list[tuple[V, Factor[V, L], dict[tuple[L, ...], L]]] = []
-    left = list(domains)
-    while left:
-        degrees = _degrees(remaining)
-        variable = min(left, key=lambda v: degrees[v])  # of equals the first one
-        left.remove(variable)
+    for variable in _order(tuple(domains), tuple([factor.variables for factor in factors])):
         touching = [factor for factor in remaining if variable in factor.variables]
         remaining = [factor for factor in remaining if variable not in factor.variables]
         merged, choice = _eliminate(variable, domains, touching)
@@ -63,13 +60,38 @@ def minimise(
     return assignment
 
 
-def _degrees(factors: Sequence[Factor[V, L]]) -> Mapping[V, int]:
+@lru_cache(maxsize=1024)
+def _order(variables: tuple[V, ...], scopes: tuple[tuple[V, ...], ...]) -> tuple[V, ...]:
+    """The order in which variables are eliminated from factors of these ``scopes``.
+
+    One that shares factors with the fewest is next, and of equals the first. It looks at no costs:
+    it is the same for all kinds of batch and sizes.
+    """
+    remaining, left = list(scopes), list(variables)
+    found: list[V] = []
+    while left:
+        degrees = _degrees(remaining)
+        variable = min(left, key=lambda v: degrees[v])
+        left.remove(variable)
+        found.append(variable)
+        touching = [scope for scope in remaining if variable in scope]
+        remaining = [scope for scope in remaining if variable not in scope]
+        remaining.append(_context(variable, touching))
+    return tuple(found)
+
+
+def _degrees(scopes: Iterable[tuple[V, ...]]) -> Mapping[V, int]:
     """How many variables each one shares factors with; 0 for those without a factor."""
     near: defaultdict[V, set[V]] = defaultdict(set)
-    for factor in factors:
-        for variable in factor.variables:
-            near[variable].update(factor.variables)
+    for scope in scopes:
+        for variable in scope:
+            near[variable].update(scope)
     return Counter({variable: len(others) for variable, others in near.items()})
+
+
+def _context(variable: V, touching: Iterable[tuple[V, ...]]) -> tuple[V, ...]:
+    """What the best label of a variable depends on, by the scopes of the factors that have it."""
+    return tuple(dict.fromkeys(v for scope in touching for v in scope if v != variable))
 
 
 def _eliminate(
@@ -78,7 +100,7 @@ def _eliminate(
     touching: Sequence[Factor[V, L]],
 ) -> tuple[Factor[V, L], dict[tuple[L, ...], L]]:
     """Sums the factors that touch a variable and keeps its best label for every context."""
-    context = tuple(dict.fromkeys(v for f in touching for v in f.variables if v != variable))
+    context = _context(variable, [factor.variables for factor in touching])
     work = prod(len(domains[v]) for v in (*context, variable))
     if work > MOST_COMBINATIONS:
         raise TooEntangledError(f"{len(context) + 1} choices hang together in {work} combinations")
@@ -89,10 +111,17 @@ def _eliminate(
     costs: dict[tuple[L, ...], int] = {}
     choice: dict[tuple[L, ...], L] = {}
     for labels in product(*(domains[v] for v in context)):
+        least = -1
         for label in domains[variable]:
-            total = _total(known, (*labels, label))
-            if total is not None and (labels not in costs or total < costs[labels]):
-                costs[labels], choice[labels] = total, label
+            every, total = (*labels, label), 0
+            for given, own in known:
+                cost = given.get(own(every))
+                if cost is None:  # impossible
+                    break
+                total += cost
+            else:
+                if total < least or least < 0:
+                    costs[labels], choice[labels], least = total, label, total
     return Factor(context, costs), choice
 
 
@@ -101,17 +130,3 @@ def _picker(places: Sequence[int]) -> Callable[[tuple[L, ...]], tuple[L, ...]]:
     if len(places) == 1:
         return itemgetter(slice(places[0], places[0] + 1))  # a tuple as well
     return itemgetter(*places)
-
-
-def _total(
-    factors: Sequence[tuple[Mapping[tuple[L, ...], int], Callable[[tuple[L, ...]], tuple[L, ...]]]],
-    labels: tuple[L, ...],
-) -> int | None:
-    """What ``labels`` cost, of which factors say which are theirs; None for impossible ones."""
-    total = 0
-    for costs, own in factors:
-        cost = costs.get(own(labels))
-        if cost is None:
-            return None
-        total += cost
-    return total

@@ -14,7 +14,8 @@ from operator import or_
 from boundaryc.graph.build import START, Edge, Node
 from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.search import Path, paths, unmet
+from boundaryc.plan.pairs import Pair, Pairs, pairs
+from boundaryc.plan.search import Path, unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.plan.task import Choices, Label, Task
 from boundaryc.plan.transitions import Goal
@@ -38,7 +39,9 @@ class Layouts:
             owed = reduce(or_, (way.owes for way in self.choices[edge.source].ways))
             self.facts[edge] = standing.facts._replace(scatter=owed)
         self._found: dict[tuple[int, ...], Layout | Edge | None] = {}
-        self._asked = {edge: self._goals(edge) for edge in task.edges}
+        self._ends = {edge: self._pairs(edge) for edge in task.edges}
+        self._owed = tuple((edge, facts.scatter) for edge, facts in self.facts.items())
+        self._whole = tuple(owed for _, owed in self._owed)
 
     def find(self, facts: Mapping[Edge, EdgeFacts]) -> Layout | Edge | None:
         """The plan for a batch with these ``facts``, whose moves are those of an even one.
@@ -46,59 +49,48 @@ class Layouts:
         An edge that no path can serve is returned in its place; None means that each has a path but
         not together.
         """
-        whole = {edge: every.scatter for edge, every in self.facts.items()}
-        every = self._solved(whole)
-        scatter = {edge: facts[edge].scatter & owed for edge, owed in whole.items()}
+        every = self._solved(self._whole)
+        scatter = tuple([facts[edge].scatter & owed for edge, owed in self._owed])
         if isinstance(every, Mapping) and not _scatters_beyond(every, scatter):
             return every  # the cheapest of all is the cheapest of fewer, and of equals the same
         return self._solved(scatter)
 
-    def _solved(self, scatter: Mapping[Edge, int]) -> Layout | Edge | None:
-        key = tuple(scatter.values())
-        if key not in self._found:
-            self._found[key] = self._solve(scatter)
-        return self._found[key]
+    def _solved(self, scatter: tuple[int, ...]) -> Layout | Edge | None:
+        if scatter not in self._found:
+            self._found[scatter] = self._solve(scatter)
+        return self._found[scatter]
 
-    def _solve(self, scatter: Mapping[Edge, int]) -> Layout | Edge | None:
-        pairs: dict[Edge, dict[tuple[Label, Label], Path]] = {}
-        for edge in self.task.edges:
-            pairs[edge] = self._pairs(edge, scatter[edge])
-            if not pairs[edge]:
+    def _solve(self, scatter: tuple[int, ...]) -> Layout | Edge | None:
+        found: dict[Edge, Mapping[Pair, Path]] = {}
+        for (edge, ends), atoms in zip(self._ends.items(), scatter, strict=True):
+            found[edge] = ends.paths(atoms)
+            if not found[edge]:
                 return edge
-        chosen = self._choose(pairs)
+        chosen = self._choose(scatter)
         if chosen is None:
             return None
         return {
             edge: (
                 self._start(edge, chosen[edge.source]),
                 _goal(edge, chosen[edge.target], self.choices[edge.target].ways),
-                found[chosen[edge.source], chosen[edge.target]],
+                every[chosen[edge.source], chosen[edge.target]],
             )
-            for edge, found in pairs.items()
+            for edge, every in found.items()
         }
 
-    def _pairs(self, edge: Edge, scatter: int) -> dict[tuple[Label, Label], Path]:
-        """The shortest path of an edge for every pair of labels at its ends."""
-        goals = self._asked[edge]
-        asked, facts = frozenset(goals.values()), self.facts[edge]
-        pairs: dict[tuple[Label, Label], Path] = {}
-        for source in self.choices[edge.source].labels:
-            found = paths(facts, self._start(edge, source), asked, self.order, scatter)
-            for target, goal in goals.items():
-                if goal in found:
-                    pairs[source, target] = found[goal]
-        return pairs
+    def _pairs(self, edge: Edge) -> Pairs:
+        """The shortest paths of an edge for every pair of labels at its ends."""
+        labels = self.choices[edge.source].labels
+        starts = tuple([(label, self._start(edge, label)) for label in labels])
+        target = self.choices[edge.target]
+        goals = tuple([(label, _goal(edge, label, target.ways)) for label in target.labels])
+        return pairs(self.facts[edge], starts, goals, self.order)
 
-    def _choose(
-        self, pairs: Mapping[Edge, Mapping[tuple[Label, Label], Path]]
-    ) -> dict[Node, Label] | None:
-        rank, repeated = self.order.rank, self.task.repeated
+    def _choose(self, scatter: tuple[int, ...]) -> dict[Node, Label] | None:
+        repeated = self.task.repeated
         factors: list[Factor[Node, Label]] = [
-            Factor(
-                (edge.source, edge.target),
-                {pair: rank(path.cost, repeats=edge in repeated) for pair, path in found.items()},
-            )
-            for edge, found in pairs.items()
+            Factor((edge.source, edge.target), ends.ranks(atoms, repeats=edge in repeated))
+            for (edge, ends), atoms in zip(self._ends.items(), scatter, strict=True)
         ]
         return minimise({node: one.labels for node, one in self.choices.items()}, factors)
 
@@ -106,12 +98,9 @@ class Layouts:
         """Why ``edge`` has no plan, for people."""
         if found is None:
             return "no residual layout serves all boundaries together"
-        start = self._start(edge, self.choices[edge.source].labels[0])
-        return unmet(start, frozenset(self._asked[edge].values()), facts, self.order)
-
-    def _goals(self, edge: Edge) -> dict[Label, Goal]:
-        target = self.choices[edge.target]
-        return {label: _goal(edge, label, target.ways) for label in target.labels}
+        ends = self._ends[edge]
+        goals = frozenset(goal for _, goal in ends.goals)
+        return unmet(ends.starts[0][1], goals, facts, self.order)
 
     def _start(self, edge: Edge, label: Label) -> State:
         contract = self.choices[edge.source].ways[label.contract]
@@ -131,9 +120,11 @@ class Layouts:
         )
 
 
-def _scatters_beyond(found: Layout, scatter: Mapping[Edge, int]) -> bool:
+def _scatters_beyond(found: Layout, scatter: tuple[int, ...]) -> bool:
     """Whether some sum is scattered over atoms that it may not be scattered over."""
-    return any(path.scatters() & ~scatter[edge] for edge, (_, _, path) in found.items())
+    return any(
+        path.scatters & ~atoms for (_, _, path), atoms in zip(found.values(), scatter, strict=True)
+    )
 
 
 def _goal(edge: Edge, label: Label, ways: tuple[Contract, ...]) -> Goal:

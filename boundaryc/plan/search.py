@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from boundaryc.plan.cost import Cost, Order, price, scale
@@ -19,25 +19,39 @@ from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, Res
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal, Step, transitions
 
+Sized = ReduceScatter | AllGather | ResidualGather | Capture
+"""Operations that take sizes where rows are cut unevenly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A finished boundary: its operations in order, and what they cost."""
+    """A finished boundary: its operations in order, and what they cost.
+
+    What is often asked of these is kept beside them: ``sized`` are the places of those that take
+    sizes or might, with the atoms that they move over; ``scatters`` the atoms over which some sum
+    ends in a reduce-scatter; ``fixed`` those of which some operation takes all parts to be as long.
+    """
 
     ops: tuple[Operation, ...]
     cost: Cost
+    sized: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    scatters: int = field(init=False, repr=False, compare=False)
+    fixed: int = field(init=False, repr=False, compare=False)
 
-    def scatters(self) -> int:
-        """The atoms over which some sum ends in a reduce-scatter."""
-        atoms = 0
-        for op in self.ops:
-            if isinstance(op, ReduceScatter):
-                atoms |= op.axes
-        return atoms
+    def __post_init__(self) -> None:
+        sized: list[tuple[int, int]] = []
+        scatters = fixed = 0
+        for place, op in enumerate(self.ops):
+            if isinstance(op, (ReduceScatter, AllGather, ResidualGather, Capture)):
+                axes = op.gather if isinstance(op, Capture) else op.axes
+                sized.append((place, axes))
+                fixed |= 0 if op.variable else axes
+                scatters |= axes if isinstance(op, ReduceScatter) else 0
+        object.__setattr__(self, "sized", tuple(sized))
+        object.__setattr__(self, "scatters", scatters)
+        object.__setattr__(self, "fixed", fixed)
 
 
-Sized = ReduceScatter | AllGather | ResidualGather | Capture
-"""Operations that take sizes where rows are cut unevenly."""
 Found = Mapping[Goal, Path]
 
 
@@ -119,7 +133,7 @@ def paths(
     Where the cheapest under ``facts`` keeps to the atoms of ``scatter``, it is that one.
     """
     found = _searched(facts, start, goals, order, facts.scatter)
-    refused = frozenset(goal for goal, path in found.items() if path.scatters() & ~scatter)
+    refused = frozenset(goal for goal, path in found.items() if path.scatters & ~scatter)
     if not refused:
         return found
     kept = {goal: path for goal, path in found.items() if goal not in refused}
@@ -231,16 +245,14 @@ def fit(path: Path, facts: EdgeFacts) -> Path:
     A move costs the same with fixed and with variable sizes, so a shortest path stays one as long
     as the atoms that may be scattered over are the same.
     """
-    fitted = tuple([_fit(op, facts) for op in path.ops])
-    return path if fitted == path.ops else replace(path, ops=fitted)
-
-
-def _fit(op: Operation, facts: EdgeFacts) -> Operation:
-    if not isinstance(op, Sized):
-        return op
-    axes = op.gather if isinstance(op, Capture) else op.axes
-    variable = facts.variable(axes, scatter=isinstance(op, ReduceScatter))
-    return op if op.variable is variable else _other_form(op)
+    fitted: list[Operation] | None = None
+    for place, axes in path.sized:
+        op = path.ops[place]
+        assert isinstance(op, Sized)
+        if op.variable is not facts.variable(axes, scatter=isinstance(op, ReduceScatter)):
+            fitted = fitted or list(path.ops)
+            fitted[place] = _other_form(op)
+    return path if fitted is None else Path(tuple(fitted), path.cost)
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from boundaryc.graph.build import Edge, StageGraph
 from boundaryc.graph.policy import POLICIES
@@ -25,7 +25,7 @@ class Planner:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.obeying = sorted({standing.obeys for standing in task.standing})
-        self.small, self.large = (Layouts(task, order) for order in (Order(), Order(task.alpha)))
+        self.small = Layouts(task, Order())
         self._tables: dict[tuple[Scattered, ...], tuple[Table, Table]] = {}
 
     def tables(self, column: Column) -> tuple[dict[str, Table], dict[str, Table]]:
@@ -42,6 +42,11 @@ class Planner:
                 self._tables[key] = self._planned(column, policy, self._facts(allowed))
             small[policy], large[policy] = self._tables[key]
         return small, large
+
+    @cached_property
+    def large(self) -> Layouts:
+        """The plans for many rows, which few tasks need."""
+        return Layouts(self.task, Order(self.task.alpha))
 
     def _allowed(self, column: Column, policy: str) -> tuple[Scattered, Scattered]:
         """What sums may do that do not obey the policy, and those that do."""

@@ -103,7 +103,7 @@ class Transitions:
         return known
 
     def _step(self, op: Operation, state: State, after: State) -> Step:
-        key = (op, *_priced(op, state))
+        key = (id(op), *_priced(op, state))  # there is one object for each operation, see `_made`
         price = self._prices.get(key)
         if price is None:
             price = self._prices[key] = len(self.priced)
@@ -231,7 +231,8 @@ def _capture(state: State, facts: EdgeFacts) -> Capture:
     index = state.captured.bit_count()
     rows = facts.captures[index]
     gather, cut = state.residual & ~rows, rows & ~state.residual
-    return Capture(index, gather, cut, facts.variable(gather))
+    made: Capture = _made(Capture, index, gather, cut, facts.variable(gather))
+    return made
 
 
 @cache

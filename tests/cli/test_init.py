@@ -40,6 +40,7 @@ def test_from_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "wrote stack.yaml: a dense decoder, 4 layers, for tp8, tp8_attn_dp4\n" in shown.err
     assert "next: boundaryc compile stack.yaml\n" in shown.err
     assert "for editors: boundaryc schema stack > stack.schema.json\n" in shown.err
+    assert "for git: echo 'generated/** text eol=lf linguist-generated=true' >>" in shown.err
 
     assert main(["compile", "stack.yaml"]) == Exit.OK
     assert (folder / "generated/model/tp8_attn_dp4/ordinary.py").exists()

@@ -59,7 +59,7 @@ def _in_folder(name: str, write: Callable[[Path], object]) -> tuple[Found, str]:
         try:
             load(path)
         except BoundarycError as caught:
-            spans = [d.span and dataclasses.replace(d.span, file=name) for d in caught.diagnostics]
+            spans = [d.span and d.span._replace(file=name) for d in caught.diagnostics]
             found = tuple(
                 dataclasses.replace(d, span=span, message=d.message.replace(str(path), name))
                 for d, span in zip(caught.diagnostics, spans, strict=True)
@@ -164,10 +164,9 @@ def snapshot(format: str, *, color: bool = False) -> str:  # noqa: A002 - as in 
 def _renamed(item: Diagnostic, name: str) -> Diagnostic:
     """A diagnostic as if its file had another name."""
     labels = tuple(
-        dataclasses.replace(label, span=dataclasses.replace(label.span, file=name))
-        for label in item.labels
+        dataclasses.replace(label, span=label.span._replace(file=name)) for label in item.labels
     )
-    span = dataclasses.replace(item.span, file=name) if item.span else None
+    span = item.span._replace(file=name) if item.span else None
     return dataclasses.replace(item, span=span, labels=labels)
 
 

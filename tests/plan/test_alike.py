@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from boundaryc.emit.files import Origin
 from boundaryc.emit.output import emit
 from boundaryc.language.model import Additive, Stack
-from boundaryc.plan.alike import alike
+from boundaryc.plan.alike import Form, Forms, alike
 from boundaryc.plan.compose import plan_stack
+from boundaryc.plan.result import TopologyPlan
 from tests.plan.stacks import stack, topology
 
 ORIGIN = Origin("sample.yaml", "boundaryc compile", "0" * 64)
@@ -42,14 +45,65 @@ def test_topologies_of_other_sizes_are_alike() -> None:
     ]
 
 
-def test_a_topology_in_company_has_the_code_that_it_has_alone() -> None:
-    together = several()
-    found = files(together)
-    alone: dict[str, str] = {}
-    for spec in together.topologies:
-        alone |= files(replace(together, topologies=(spec,)))
+EXPERTS_ALONE = (("attention", "experts"),) * 2
 
-    assert found == alone
+
+def cut_alike() -> Stack:
+    """Ranks are cut alike; the experts take and leave other rows, or a mask has another name."""
+    cuts = (
+        *(topology(16, dp=4, moe_dp=2), topology(16, dp=4, moe_dp=2, dense=8)),
+        *(topology(4, dp=2), topology(8, dp=2), topology(4, dp=2, all_to_all=True)),
+    )
+    return stack(*cuts, layers=EXPERTS_ALONE)
+
+
+def alone(together: Stack) -> dict[str, str]:
+    """What each topology of a stack is compiled to without the others."""
+    found: dict[str, str] = {}
+    for spec in together.topologies:
+        found |= files(replace(together, topologies=(spec,)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def apart() -> dict[str, str]:
+    return alone(cut_alike())
+
+
+def test_a_topology_in_company_has_the_code_that_it_has_alone(apart: dict[str, str]) -> None:
+    together = several()
+
+    assert files(together) == alone(together)
+    assert files(cut_alike()) == apart
+
+
+@pytest.mark.parametrize(("part", "what"), [(0, "names of the mesh"), (2, "plans")])
+def test_nothing_may_be_left_out_of_the_form_of_a_variant(
+    part: int, what: str, apart: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its plans, or the names of its mesh, topologies would be given another one's code."""
+    whole = Forms.of
+
+    def without(self: Forms, planned: TopologyPlan, variant: str) -> Form:
+        parts = whole(self, planned, variant)
+        return (*parts[:part], None, *parts[part + 1 :])
+
+    monkeypatch.setattr(Forms, "of", without)
+
+    assert files(cut_alike()) != apart, what
+
+
+def test_the_form_of_a_variant_is_its_own() -> None:
+    """It is shared by topologies on which another variant or the experts go other ways."""
+    planned = plan_stack(cut_alike()).topologies
+    forms = Forms()
+    ordinary, sequence = (
+        [forms.of(one, variant) for one in planned] for variant in ("ordinary", "sequence_parallel")
+    )
+
+    assert ordinary[2] == ordinary[3]
+    assert len(set(ordinary)) == 4
+    assert not set(ordinary) & set(sequence)
 
 
 def test_functions_that_say_how_many_ranks_there_are_are_not_shared() -> None:

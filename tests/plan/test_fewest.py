@@ -8,7 +8,7 @@ import pytest
 
 from boundaryc.language.model import Stack
 from boundaryc.plan.compose import plan_stack
-from boundaryc.plan.cost import Order
+from boundaryc.plan.cost import Order, collectives, price
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.search import Found, _followed, moves, paths, search
 from boundaryc.plan.state import EdgeFacts, State
@@ -54,6 +54,12 @@ def test_of_the_ways_with_the_fewest_collectives_the_same_one_is_found(
         found = search(one.start, goals, moves(one.facts), Order(), one.facts.scatter)
 
         assert found == every
+
+
+def test_collectives_are_counted_as_they_are_priced(boundaries: list[Boundary]) -> None:
+    for one in boundaries:
+        for op, state in moves(one.facts).transitions.priced:
+            assert collectives(op, state, one.facts) == price(op, state, one.facts).collectives
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -32,10 +32,13 @@ def versions(old: str, new: str) -> tuple[Version, Version]:
     """Both sides.
 
     Each is a file, a folder, ``REVISION:PATH``, or a revision, which then means the path of the
-    other side, or all of the repository. Raises BoundarycError for what is wrong in a file, and
-    AskedError.
+    other side, or all of the repository, in which there may be no stack on one side. Raises
+    BoundarycError for what is wrong in a file, and AskedError.
     """
-    return _version(old, new), _version(new, old)
+    before, after = _version(old, new), _version(new, old)
+    if not before.stacks and not after.stacks:
+        raise AskedError(f"{old} and {new}: there is no stack file in either")
+    return before, after
 
 
 def _version(asked: str, other: str) -> Version:
@@ -45,9 +48,16 @@ def _version(asked: str, other: str) -> Version:
     elif path.is_dir():
         texts = dict(_in_folder(path))
     else:
-        texts = dict(_in_revision(asked, *_spec(asked, other)))
+        spec, folder = _spec(asked, other)
+        texts = dict(_in_revision(asked, spec, folder))
+        if spec == f"{asked}:":  # all of a repository
+            return _read(asked, texts)
     if not texts:
         raise AskedError(f"{asked}: there is no stack file in it")
+    return _read(asked, texts)
+
+
+def _read(asked: str, texts: Mapping[str, str]) -> Version:
     found: dict[str, Source] = {}
     main = []
     for name, text in texts.items():

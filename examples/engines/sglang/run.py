@@ -56,7 +56,7 @@ def measure(python: str, folder: Path) -> dict[tuple[str, int], list[tuple[float
 
 
 def ranks(
-    python: str, folder: Path, programs: dict[str, list[str | Path]], *, timeout_s: float = 500.0
+    python: str, folder: Path, programs: dict[str, list[str | Path]], *, timeout_s: float = 900.0
 ) -> None:
     """Runs modules with arguments, by name, on `RANKS` ranks each: PROGRAM... RANK ADDRESS.
 

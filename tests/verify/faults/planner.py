@@ -152,8 +152,8 @@ FAULTS = (
         "fit-keeps-fixed-gathers",
         "A plan that is fitted to an uneven batch keeps its fixed-size gathers.",
         "boundaryc/plan/search.py",
-        "    return op if op.variable is variable else _other_form(op)",
-        "    return op if op.variable <= variable else _other_form(op)",
+        "        if op.variable is not facts.variable(",
+        "        if op.variable > facts.variable(",
         "planning",
     ),
     _fault(

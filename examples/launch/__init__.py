@@ -1,0 +1,1 @@
+"""A decoder on several machines: pipeline, tensor and attention data parallel."""
