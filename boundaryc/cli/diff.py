@@ -8,7 +8,7 @@ import click
 
 from boundaryc.cli import Exit
 from boundaryc.cli.completing import files
-from boundaryc.cli.diff_annotations import annotations
+from boundaryc.cli.diff_annotations import annotated
 from boundaryc.cli.diffs import show_diffs
 from boundaryc.cli.options import json_too, output_style
 from boundaryc.cli.output import style
@@ -49,7 +49,7 @@ def diff(old: str, new: str, breaking: bool, no_code: bool) -> int:
         raise click.UsageError(str(problem)) from None
     how = style()
     if how.format == "github":
-        for line in annotations(found, after.stacks, "error" if breaking else "warning"):
+        for line in annotated(found, after.stacks, "error" if breaking else "warning"):
             click.echo(line)
     if not how.quiet or found.breaking:
         how.result("\n".join(lines(found, columns(), breaking=how.quiet)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from boundaryc.report.diff.model import Change, Differences, StackChange
 
 
-def annotations(found: Differences, new: Mapping[str, Source], level: str) -> Iterator[str]:
+def annotated(found: Differences, new: Mapping[str, Source], level: str) -> Iterator[str]:
     """Changes that break callers at ``level``, then the others as notices.
 
     Each at its line of the ``new`` side, where it is still there. GitHub shows ten of a level.

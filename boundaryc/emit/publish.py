@@ -125,7 +125,9 @@ def _change(places: _Places, files: Mapping[str, str]) -> _Change:
     removed = [name for name in gone if tree.disposable(name)]
     kept = [name for name in gone if name not in removed]
     edited = [name for name in written if tree.edited(name)]
-    done = Published(places.stack, *map(tuple, (written, same, removed, kept, edited)))
+    done = Published(
+        places.stack, tuple(written), tuple(same), tuple(removed), tuple(kept), tuple(edited)
+    )
     change = _Change(places, tree, written, done)
     if change.needed:
         _refuse(tree, written)
@@ -198,8 +200,8 @@ class _Places:
 
     def stage(self, tree: Tree, written: Mapping[str, str], removed: Sequence[str]) -> None:
         """Builds the new tree beside the old one."""
-        for folder in sorted({"", *_folders(written)}):
-            (self.new / folder).mkdir(parents=True, exist_ok=True)
+        for name in sorted({"", *_folders(written)}):
+            (self.new / name).mkdir(parents=True, exist_ok=True)
         for name, text in written.items():  # thousands: without a path object for each
             with open(f"{self.new}/{name}", "wb") as file:  # noqa: PTH123
                 file.write(text.encode())

@@ -116,12 +116,12 @@ class CausalAttention(nn.Module):
         output, start = torch.zeros_like(q), 0
         for length in get_forward_context().attn_metadata:
             own = slice(start, start + length)
-            heads = [
+            query, key, value = (
                 part[own].view(length, -1, self.width).transpose(0, 1).unsqueeze(0)
                 for part in (q, k, v)
-            ]
+            )
             mixed = F.scaled_dot_product_attention(
-                *heads, is_causal=True, scale=self.scale, enable_gqa=True
+                query, key, value, is_causal=True, scale=self.scale, enable_gqa=True
             )
             output[own] = mixed[0].transpose(0, 1).flatten(1)
             start += length
@@ -146,6 +146,7 @@ def load(model: Model, weights: dict[str, Tensor]) -> None:
     parts: list[tuple[Any, Tensor, tuple[Any, ...]]] = [
         (model.embed_tokens.weight, weights["embedding"], ()),
     ]
+    layer: Any
     for index, layer in enumerate(model.layers):
         attention, mlp = layer.self_attn, layer.mlp
         shards: list[tuple[Any, str, tuple[Any, ...]]] = [
@@ -167,6 +168,7 @@ def load(model: Model, weights: dict[str, Tensor]) -> None:
     model.norm.weight.copy_(weights["norm"])
     for parameter, weight, shard in parts:
         parameter.weight_loader(parameter, weight, *shard)
+    module: Any
     for module in model.modules():
         if getattr(module, "quant_method", None) is not None:
             module.quant_method.process_weights_after_loading(module)
