@@ -45,7 +45,8 @@ def differences(rank: int, settings: Any) -> dict[str, Any]:
     found = []
     before = counters["stats"]["unique_graphs"]
     with set_current_vllm_config(config), torch.compiler.set_stance("default"):
-        model = support_torch_compile(_Model)(vllm_config=config)
+        compiled = support_torch_compile(_Model, dynamic_arg_dims={"hidden": 0})
+        model = compiled(vllm_config=config)
         model.take(stack, tiny, slice(rank * WIDTH // 2, (rank + 1) * WIDTH // 2))
         for rows in ROWS:
             model.batch = stack.batch(rows_per_dp=[rows], padding="unpadded", mode="decode")
@@ -75,8 +76,8 @@ class _Model(nn.Module):
             for index in range(LAYERS)
         ]
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """All layers and the norm; vLLM marks the first dimension of ``hidden`` as dynamic."""
+    def forward(self, hidden: Tensor) -> Tensor:
+        """All layers and the norm."""
         self.stack.start(self.batch)
         carried: Any = hidden
         for at, (attention, mlp) in zip(self.at, self.products, strict=True):

@@ -1,7 +1,7 @@
 """The ranks of the tests with the real vLLM: its coordinators, contexts, linears and MoE.
 
-PYTHON -m tests.engines.vllm_program FOLDER writes `program-<rank>.json` there, and what the example
-writes. Nothing here is run by vLLM's kernels, which need a GPU.
+PYTHON -m tests.engines.vllm_program FOLDER writes `program-<rank>.json` and `compiled-<rank>.json`
+there, and what the example writes. Nothing here is run by vLLM's kernels, which need a GPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def _report(rank: int, folder: Path) -> None:
             "linears": linears(rank),
             "tp2": values("tp2", rank, config),
             "moe": moe(),
-            "compiled": vllm_compiled.differences(rank, config),
         }
     with process.layout(dp=RANKS, rank=rank) as config:
         found |= {
@@ -53,6 +52,9 @@ def _report(rank: int, folder: Path) -> None:
         }
     Path(folder, f"program-{rank}.json").write_text(json.dumps(found), "utf-8")
     worker.run(rank, folder)
+    with process.layout(tp=RANKS) as config:
+        compiled = vllm_compiled.differences(rank, config)
+    Path(folder, f"compiled-{rank}.json").write_text(json.dumps(compiled), "utf-8")
 
 
 def moves(rank: int, axis: str, name: str) -> list[str]:

@@ -24,9 +24,7 @@ def prepare() -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
-def on_ranks(
-    program: Callable[[int, Path], None], folder: Path, *, limit_s: float = 1200.0
-) -> None:
+def on_ranks(program: Callable[[int, Path], None], folder: Path, *, limit_s: float = 900.0) -> None:
     """Forks `RANKS` ranks that run ``program(rank, folder)``; vLLM is imported before, once.
 
     SystemExit where one fails or takes too long; the others, which wait for it, are killed.

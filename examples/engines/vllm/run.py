@@ -47,7 +47,7 @@ def main() -> int:
     return int(failed)
 
 
-def execute(python: str, folder: Path, module: str, *, timeout_s: float = 1500.0) -> None:
+def execute(python: str, folder: Path, module: str, *, timeout_s: float = 1500) -> None:
     """Runs a module with ``folder`` as its argument and on its path. RuntimeError if it fails."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     done = subprocess.run(
