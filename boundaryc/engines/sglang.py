@@ -15,11 +15,10 @@ from torch import Tensor
 
 from boundaryc.runtime.collectives import Collective, SingleCollective, Sizes
 from boundaryc.runtime.distributed import (
-    GlooCollective,
-    NcclCollective,
-    _equal,
-    _gather_counts,
-    _scatter_counts,
+    collective_of,
+    equal_sizes,
+    gather_counts,
+    scatter_counts,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class SglangCollective:
         self.coordinator = coordinator
         self.rank: int = coordinator.rank_in_group
         self.size: int = coordinator.world_size
-        self.plain = plain_collective(coordinator.device_group)
+        self.plain = collective_of(coordinator.device_group)
         self._scatters = coordinator.device.type != "cpu"
         # A group without NCCL has a communicator all the same, which is not available.
         pynccl = coordinator.pynccl_comm
@@ -71,16 +70,16 @@ class SglangCollective:
 
     def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """The rows of all members in group order."""
-        sizes = _gather_counts(x, sizes, self.rank, self.size)
+        sizes = gather_counts(x, sizes, self.rank, self.size)
         if sum(sizes) == 0 or x.shape[1:].numel() == 0:
             return x.new_empty((sum(sizes), *x.shape[1:]))
-        if not (_equal(sizes) or self._uneven):
+        if not (equal_sizes(sizes) or self._uneven):
             return self.plain.all_gather(x, sizes)
         # PyNccl and the operators of the CPU know no 8-bit floats; bytes they all move.
         floating = x.is_floating_point() and x.dtype.itemsize == 1
         moved = (x.view(torch.uint8) if floating else x).contiguous()
         gathered: Tensor
-        if _equal(sizes):
+        if equal_sizes(sizes):
             gathered = self.coordinator.all_gather(moved, dim=0)
         else:
             (gathered,) = self.coordinator.all_gatherv(moved, sizes=list(sizes))
@@ -88,8 +87,8 @@ class SglangCollective:
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""
-        sizes = _scatter_counts(x, sizes, self.size)
-        equal = _equal(sizes)
+        sizes = scatter_counts(x, sizes, self.size)
+        equal = equal_sizes(sizes)
         if not self._scatters or not (equal or self._uneven):
             return self.plain.reduce_scatter(x, sizes)
         if not equal:
@@ -100,14 +99,6 @@ class SglangCollective:
             return own
         self.coordinator.reduce_scatter_tensor(own, x.contiguous())
         return own
-
-
-def plain_collective(process_group: Any) -> Collective:
-    """Torch's own collectives of a process group: NCCL's where that is its backend, else gloo's."""
-    import torch.distributed as dist
-
-    nccl = "nccl" in dist.get_backend(process_group)
-    return NcclCollective(process_group) if nccl else GlooCollective(process_group)
 
 
 class SglangGroups:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from boundaryc.engines.sglang import plain_collective
 from boundaryc.runtime.collectives import Collective, SingleCollective, Sizes
-from boundaryc.runtime.distributed import _equal, _gather_counts, _scatter_counts
+from boundaryc.runtime.distributed import (
+    collective_of,
+    equal_sizes,
+    gather_counts,
+    scatter_counts,
+)
 
 if TYPE_CHECKING:
     from boundaryc.runtime.facts import Mode
@@ -56,7 +60,7 @@ class VllmCollective:
     @property
     def plain(self) -> Collective:
         """Torch's own collectives of the same ranks."""
-        return plain_collective(self.coordinator.device_group)
+        return collective_of(self.coordinator.device_group)
 
     def all_reduce(self, x: Tensor) -> Tensor:
         """The sum of ``x``; in place on the CPU, where ``x`` is contiguous."""
@@ -68,10 +72,10 @@ class VllmCollective:
 
     def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """The rows of all members in group order."""
-        sizes = _gather_counts(x, sizes, self.rank, self.size)
+        sizes = gather_counts(x, sizes, self.rank, self.size)
         if sum(sizes) == 0 or x.shape[1:].numel() == 0:
             return x.new_empty((sum(sizes), *x.shape[1:]))
-        equal = _equal(sizes)
+        equal = equal_sizes(sizes)
         if not equal and not self._uneven:
             return self.plain.all_gather(x, sizes)
         # PyNccl knows one 8-bit float and gloo none; bytes they all move.
@@ -86,11 +90,11 @@ class VllmCollective:
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""
-        sizes = _scatter_counts(x, sizes, self.size)
+        sizes = scatter_counts(x, sizes, self.size)
         if x.numel() == 0:
             return x.new_empty((sizes[self.rank], *x.shape[1:]))
         scattered: Tensor
-        if _equal(sizes):
+        if equal_sizes(sizes):
             scattered = self.coordinator.reduce_scatter(x.contiguous(), dim=0)
         elif self._uneven:
             scattered = self.coordinator.reduce_scatterv(x.contiguous(), dim=0, sizes=list(sizes))

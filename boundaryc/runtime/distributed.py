@@ -61,9 +61,7 @@ class TorchGroups:
             # One dimension of all the atoms, outermost first, whether or not they are neighbours.
             device_mesh = device_mesh._flatten("group_" + "_".join(names))
         group = device_mesh.get_group()
-        if "nccl" in dist.get_backend(group) and self.device == "cuda":
-            return NcclCollective(group)
-        return GlooCollective(group)
+        return collective_of(group) if self.device == "cuda" else GlooCollective(group)
 
     def _device_mesh(self, mesh: Mesh) -> DeviceMesh:
         known = self._meshes.get(mesh)
@@ -103,12 +101,12 @@ class NcclCollective:
 
     def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """The rows of all members in group order."""
-        sizes = _gather_counts(x, sizes, self.rank, self.size)
+        sizes = gather_counts(x, sizes, self.rank, self.size)
         gathered = x.new_empty((sum(sizes), *x.shape[1:]))
         if gathered.numel() == 0:
             return gathered
         source, target = _wire(x.contiguous()), _wire(gathered)
-        if _equal(sizes):
+        if equal_sizes(sizes):
             _all_gather(target, source, group=self._group)
         else:
             dist.all_gather(list(torch.split(target, list(sizes))), source, group=self._group)
@@ -116,11 +114,11 @@ class NcclCollective:
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""
-        sizes = _scatter_counts(x, sizes, self.size)
+        sizes = scatter_counts(x, sizes, self.size)
         own = x.new_empty((sizes[self.rank], *x.shape[1:]))
         if x.numel() == 0:
             return own
-        if _equal(sizes):
+        if equal_sizes(sizes):
             _reduce_scatter(own, x.contiguous(), group=self._group)
         else:
             dist.reduce_scatter(
@@ -157,12 +155,12 @@ class GlooCollective:
 
     def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """The rows of all members in group order."""
-        sizes = _gather_counts(x, sizes, self.rank, self.size)
+        sizes = gather_counts(x, sizes, self.rank, self.size)
         gathered = x.new_empty((sum(sizes), *x.shape[1:]))
         if gathered.numel() == 0:
             return gathered
         source, target = _wire(x.contiguous()), _wire(gathered)
-        if _equal(sizes):
+        if equal_sizes(sizes):
             _all_gather(target, source, group=self._group)
         else:
             sent = [source.shape[0]] * self.size
@@ -173,7 +171,7 @@ class GlooCollective:
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""
-        sizes = _scatter_counts(x, sizes, self.size)
+        sizes = scatter_counts(x, sizes, self.size)
         own = sizes[self.rank]
         parts = x.new_empty((self.size, own, *x.shape[1:]))
         if x.numel() == 0:
@@ -188,7 +186,13 @@ class GlooCollective:
         return parts.sum(dim=0, dtype=x.dtype)
 
 
-def _gather_counts(x: Tensor, sizes: Sizes | None, rank: int, size: int) -> Sizes:
+def collective_of(group: dist.ProcessGroup) -> Collective:
+    """Torch's own collectives of a process group: NCCL's where that is its backend, else gloo's."""
+    nccl = "nccl" in dist.get_backend(group)
+    return NcclCollective(group) if nccl else GlooCollective(group)
+
+
+def gather_counts(x: Tensor, sizes: Sizes | None, rank: int, size: int) -> Sizes:
     """Rows of each member; ValueError where they do not describe ``x``."""
     if sizes is None:
         return (x.shape[0],) * size
@@ -197,7 +201,7 @@ def _gather_counts(x: Tensor, sizes: Sizes | None, rank: int, size: int) -> Size
     return sizes
 
 
-def _scatter_counts(x: Tensor, sizes: Sizes | None, size: int) -> Sizes:
+def scatter_counts(x: Tensor, sizes: Sizes | None, size: int) -> Sizes:
     """Rows of each member; ValueError where they do not add up to ``x``."""
     if sizes is None:
         each, rest = divmod(x.shape[0], size)
@@ -209,7 +213,8 @@ def _scatter_counts(x: Tensor, sizes: Sizes | None, size: int) -> Sizes:
     return sizes
 
 
-def _equal(sizes: Sizes) -> bool:
+def equal_sizes(sizes: Sizes) -> bool:
+    """Whether all members have as many rows."""
     return all(size == sizes[0] for size in sizes)
 
 

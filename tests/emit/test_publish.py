@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -130,14 +130,13 @@ def test_several_stacks_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     other = replace(output(**OLD), stack="other")
     publish_all([output(**OLD), other], tmp_path)
     before = contents(tmp_path)
-    write = Path.write_bytes
 
-    def full(self: Path, data: bytes) -> int:
-        if ".other" in str(self):
+    def full(path: str, mode: str) -> IO[Any]:
+        if ".other" in path:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, data)
+        return open(path, mode)  # noqa: PTH123 - as it is written there
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(publishing, "open", full, raising=False)
     with pytest.raises(OSError, match="No space"):
         publish_all([output(**NEW), replace(output(**NEW), stack="other")], tmp_path)
 
@@ -233,15 +232,14 @@ def test_no_room_for_the_new_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A failure while staging leaves the old tree alone."""
     old = output(a="A = 1\n")
     publish(old, tmp_path)
-    write: Callable[[Path, bytes], int] = Path.write_bytes
 
-    def full(self: Path, data: bytes) -> int:
-        if self.name == "b.py":
+    def full(path: str, mode: str) -> IO[Any]:
+        if path.endswith("b.py"):
             raise OSError(28, "No space left on device")
-        return write(self, data)
+        return open(path, mode)  # noqa: PTH123 - as it is written there
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(publishing, "open", full, raising=False)
         with pytest.raises(OSError, match="No space"):
             publish(output(a="A = 2\n", b=""), tmp_path)
 

@@ -145,7 +145,7 @@ class Parallel:
 
 
 def plain(process_group: Any) -> SimulatedCollective:
-    """In place of `sglang.plain_collective`."""
+    """In place of `distributed.collective_of`."""
     group: SimulatedCollective = process_group.group
     return group
 

@@ -35,7 +35,7 @@ FUSED = ["attention", "experts", "attention"]
 
 @pytest.fixture(autouse=True)
 def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sglang, "plain_collective", plain)
+    monkeypatch.setattr(sglang, "collective_of", plain)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ CPU = {"device": "cpu", "pynccl": False}
 
 @pytest.fixture(autouse=True)
 def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sglang, "plain_collective", plain)
+    monkeypatch.setattr(sglang, "collective_of", plain)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
 
 

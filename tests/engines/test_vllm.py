@@ -50,7 +50,7 @@ RUNS = {"cuda", "xpu"}
 
 @pytest.fixture(autouse=True)
 def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm, "plain_collective", plain)
+    monkeypatch.setattr(vllm, "collective_of", plain)
 
 
 @pytest.fixture(scope="module")

@@ -289,23 +289,23 @@ FAULTS = (
         GLOO,
         "    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:\n"
         '        """The rows of all members in group order."""\n'
-        "        sizes = _gather_counts(x, sizes, self.rank, self.size)\n"
+        "        sizes = gather_counts(x, sizes, self.rank, self.size)\n"
         "        gathered = x.new_empty((sum(sizes), *x.shape[1:]))\n"
         "        if gathered.numel() == 0:\n"
         "            return gathered\n"
         "        source, target = _wire(x.contiguous()), _wire(gathered)\n"
-        "        if _equal(sizes):\n"
+        "        if equal_sizes(sizes):\n"
         "            _all_gather(target, source, group=self._group)\n"
         "        else:\n"
         "            sent",
         "    def all_gather(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:\n"
         '        """The rows of all members in group order."""\n'
-        "        sizes = _gather_counts(x, sizes, self.rank, self.size)\n"
+        "        sizes = gather_counts(x, sizes, self.rank, self.size)\n"
         "        gathered = x.new_empty((sum(sizes), *x.shape[1:]))\n"
         "        if gathered.numel() == 0:\n"
         "            return gathered\n"
         "        source, target = _wire(x), _wire(gathered)\n"
-        "        if _equal(sizes):\n"
+        "        if equal_sizes(sizes):\n"
         "            _all_gather(target, source, group=self._group)\n"
         "        else:\n"
         "            sent",
