@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from examples.engines.sglang import standins
 
@@ -63,7 +64,7 @@ def forward_batch(lengths: list[list[int]], rank: int, hidden_size: int) -> Any:
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch, ForwardMode
 
     groups = len(lengths)
-    own = lengths[rank if groups > 1 else 0]
+    own = lengths[rank * groups // dist.get_world_size()]  # attention TP is innermost
     counts = [sum(group) for group in lengths]
     tokens, requests = sum(own), len(own)
     zeros = torch.zeros(tokens, dtype=torch.int64)

@@ -64,8 +64,9 @@ def run(topology: str, rank: int) -> list[tuple[float, int]]:
     model = qwen3.on_cpu(qwen3.load(qwen3.Model(config, stack), given))
     results = []
     for lengths, facts in CASES[topology]:
-        own = lengths[rank if len(lengths) > 1 else 0]
-        generator = torch.Generator().manual_seed(rank if len(lengths) > 1 else 0)
+        group = rank * len(lengths) // RANKS
+        own = lengths[group]
+        generator = torch.Generator().manual_seed(group)
         requests = [torch.randn(length, config.hidden_size, generator=generator) for length in own]
         batch = process.forward_batch(lengths, rank, config.hidden_size)
         embedded = torch.zeros(batch.input_ids.shape[0], config.hidden_size)
