@@ -83,7 +83,8 @@ class ReplicaChecked:
             raise BoundaryError(
                 f"{found['boundary']}: all {self.size} ranks of `{self._label}` hold the same "
                 f"value before its sum ({found['site']}); an output that is complete on every rank "
-                "owes none: give its stage the width it is sharded by, or shard its compute"
+                "owes none: let compute leave its sum, give its stage the width it is sharded "
+                "by, or shard its compute"
             )
 
 
