@@ -1,7 +1,8 @@
 """The real vLLM on two gloo ranks, in processes of the interpreter that has it.
 
 BOUNDARYC_VLLM_PYTHON names an interpreter with vLLM 0.33.0 and torch for the CPU;
-examples/engines/vllm/README.md says which of vLLM's requirements it needs. Without it nothing here runs.
+examples/engines/vllm/README.md says which of vLLM's requirements it needs. Without it nothing here
+runs.
 """
 
 from __future__ import annotations
