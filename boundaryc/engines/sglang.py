@@ -20,6 +20,7 @@ from boundaryc.runtime.distributed import (
     gather_counts,
     scatter_counts,
 )
+from boundaryc.runtime.stream_launching import raw
 
 if TYPE_CHECKING:
     from boundaryc.runtime.exits import Exit
@@ -76,14 +77,13 @@ class SglangCollective:
         if not (equal_sizes(sizes) or self._uneven):
             return self.plain.all_gather(x, sizes)
         # PyNccl and the operators of the CPU know no 8-bit floats; bytes they all move.
-        floating = x.is_floating_point() and x.dtype.itemsize == 1
-        moved = (x.view(torch.uint8) if floating else x).contiguous()
+        moved = raw(x).contiguous()
         gathered: Tensor
         if equal_sizes(sizes):
             gathered = self.coordinator.all_gather(moved, dim=0)
         else:
             (gathered,) = self.coordinator.all_gatherv(moved, sizes=list(sizes))
-        return gathered.view(x.dtype) if floating else gathered
+        return gathered.view(x.dtype)
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""

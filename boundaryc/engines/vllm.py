@@ -19,6 +19,7 @@ from boundaryc.runtime.distributed import (
     gather_counts,
     scatter_counts,
 )
+from boundaryc.runtime.stream_launching import raw
 
 if TYPE_CHECKING:
     from boundaryc.runtime.facts import Mode
@@ -79,14 +80,13 @@ class VllmCollective:
         if not equal and not self._uneven:
             return self.plain.all_gather(x, sizes)
         # PyNccl knows one 8-bit float and gloo none; bytes they all move.
-        floating = x.is_floating_point() and x.dtype.itemsize == 1
-        moved = (x.view(torch.uint8) if floating else x).contiguous()
+        moved = raw(x).contiguous()
         gathered: Tensor
         if equal:
             gathered = self.coordinator.all_gather(moved, dim=0)
         else:
             gathered = self.coordinator.all_gatherv(moved, dim=0, sizes=list(sizes))
-        return gathered.view(x.dtype) if floating else gathered
+        return gathered.view(x.dtype)
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
         """This rank's rows of the sum of ``x``."""

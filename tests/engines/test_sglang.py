@@ -22,21 +22,9 @@ from tests.engines.ranks import (
     on_ranks,
     plain,
 )
-from tests.engines.tiny import Tiny
+from tests.engines.tiny import SAMPLE, Tiny
 from tests.verify.subjects import compiled, import_package
 
-STACK = """\
-boundaryc: 1
-stack: sample
-hidden_size: 64
-norm: {kind: rms, eps: 1.0e-6}
-stages: {attention: {kind: attention}, mlp: {kind: ffn}}
-layers: {count: 2, default: [attention, mlp]}
-topologies:
-  tp2: {tp: 2}
-  tp2_dp2: {tp: 2, attn_dp: 2}
-  tp4_dp2: {tp: 4, attn_dp: 2}
-"""
 PAIR = Mesh((("tp", 2, "attn_tp"),))
 CUDA = {"device": "cuda", "pynccl": True}
 BARE = {"device": "cuda", "pynccl": None}  # most of SGLang's groups have no PyNccl
@@ -51,7 +39,7 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def package() -> Any:
-    return import_package(compiled(STACK)[1], "sample")
+    return import_package(compiled(SAMPLE)[1], "sample")
 
 
 @pytest.mark.parametrize("about", [CPU, BARE, CUDA], ids=["cpu", "no pynccl", "pynccl"])

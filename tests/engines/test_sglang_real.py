@@ -30,8 +30,13 @@ pytestmark = pytest.mark.skipif(
 
 def test_the_facts_are_still_true() -> None:
     """`sglang_facts.json` is what the installed package says."""
-    script = ROOT / "tests/engines/sglang_facts.py"
-    done = subprocess.run([PYTHON, script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [PYTHON, "-m", "tests.engines.sglang_facts"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(done.stdout) == FACTS
 
 

@@ -14,7 +14,7 @@ from boundaryc.engines.vllm import VllmCollective, batch_facts, keep_partial
 from boundaryc.runtime import Mesh, SingleCollective
 from boundaryc.verify.world import SimulatedGroups
 from tests.engines.ranks import on_ranks, plain
-from tests.engines.tiny import Tiny
+from tests.engines.tiny import SAMPLE, Tiny
 from tests.engines.vllm_ranks import (
     FACTS,
     Coordinator,
@@ -25,18 +25,6 @@ from tests.engines.vllm_ranks import (
 )
 from tests.verify.subjects import compiled, import_package
 
-STACK = """\
-boundaryc: 1
-stack: sample
-hidden_size: 64
-norm: {kind: rms, eps: 1.0e-6}
-stages: {attention: {kind: attention}, mlp: {kind: ffn}}
-layers: {count: 2, default: [attention, mlp]}
-topologies:
-  tp2: {tp: 2}
-  tp2_dp2: {tp: 2, attn_dp: 2}
-  tp4_dp2: {tp: 4, attn_dp: 2}
-"""
 PAIR = Mesh((("tp", 2, "attn_tp"),))
 COMMUNICATORS = {
     "cuda": CudaCommunicator(),
@@ -55,7 +43,7 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def package() -> Any:
-    return import_package(compiled(STACK)[1], "sample")
+    return import_package(compiled(SAMPLE)[1], "sample")
 
 
 @pytest.mark.parametrize("name", COMMUNICATORS)

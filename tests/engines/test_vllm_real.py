@@ -18,23 +18,13 @@ import pytest
 import boundaryc
 from examples.engines.vllm import run
 from examples.engines.vllm.worker import CASES
+from tests.engines.tiny import SAMPLE
 from tests.engines.vllm_compiled import ROWS
 from tests.engines.vllm_ranks import FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "BOUNDARYC_VLLM_PYTHON"
 PYTHON = os.environ.get(VARIABLE, "")
-STACK = """\
-boundaryc: 1
-stack: sample
-hidden_size: 64
-norm: {kind: rms, eps: 1.0e-6}
-stages: {attention: {kind: attention}, mlp: {kind: ffn}}
-layers: {count: 2, default: [attention, mlp]}
-topologies:
-  tp2: {tp: 2}
-  tp2_dp2: {tp: 2, attn_dp: 2}
-"""
 
 pytestmark = pytest.mark.skipif(
     not PYTHON, reason=f"{VARIABLE} does not name an interpreter that has vLLM"
@@ -57,7 +47,7 @@ def test_the_facts_are_still_true() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all ranks wrote what they found, after one import of vLLM."""
     made = tmp_path_factory.mktemp("vllm")
-    (made / "sample.yaml").write_text(STACK, "utf-8")
+    (made / "sample.yaml").write_text(SAMPLE, "utf-8")
     for stack in (made / "sample.yaml", run.STACK):
         boundaryc.compile(stack, out=made / "generated")
     run.execute(PYTHON, made, "tests.engines.vllm_program")

@@ -13,6 +13,20 @@ from boundaryc.runtime import AnyBatch, AnyStack
 
 WIDTH, LAYERS, EPS = 64, 2, 1e-6
 
+SAMPLE = """\
+boundaryc: 1
+stack: sample
+hidden_size: 64
+norm: {kind: rms, eps: 1.0e-6}
+stages: {attention: {kind: attention}, mlp: {kind: ffn}}
+layers: {count: 2, default: [attention, mlp]}
+topologies:
+  tp2: {tp: 2}
+  tp2_dp2: {tp: 2, attn_dp: 2}
+  tp4_dp2: {tp: 4, attn_dp: 2}
+"""
+"""Its stack file."""
+
 
 class Tiny:
     """A stack of linear stages: each of the layer's two products is cut over ``WIDTH`` columns.

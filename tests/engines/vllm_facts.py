@@ -2,19 +2,15 @@
 
 PATH_TO_A_PYTHON_WITH_VLLM -m tests.engines.vllm_facts > tests/engines/vllm_facts.json
 
-As `sglang_facts`, with the methods that device communicators have of their own.
+With the methods that device communicators have of their own.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import sys
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
-from tests.engines.sglang_facts import _annotated, _assigned, _signature
+from tests.engines.facts import interfaces, parsed, write
 
 LAYERS = "model_executor/layers"
 COMMUNICATORS = "distributed/device_communicators"
@@ -60,8 +56,6 @@ ATTRIBUTES = {
     },
     "config/compilation.py": {"PassConfig": []},
 }
-"""Annotated attributes of classes; all of them where none is named."""
-
 ASSIGNED = {
     "distributed/parallel_state.py": {"GroupCoordinator": ["device"]},
     f"{COMMUNICATORS}/pynccl.py": {"PyNcclCommunicator": ["disabled"]},
@@ -70,34 +64,16 @@ ASSIGNED = {
     f"{LAYERS}/vocab_parallel_embedding.py": {"VocabParallelEmbedding": ["reduce_results"]},
     f"{LAYERS}/fused_moe/runner/moe_runner.py": {"MoERunner": ["moe_config"]},
 }
-"""Attributes that a class's `__init__` assigns without an annotation, or with one there."""
-
 UNEVEN = ("base_device_communicator", "cpu_communicator", "cuda_communicator", "xpu_communicator")
 """Modules whose communicators may move unequal rows."""
 
 
-def facts(package: Path, release: str) -> dict[str, object]:
-    """All of it, from the folder of the package `vllm`. KeyError for what is no longer there."""
-    names = {*FUNCTIONS, *ATTRIBUTES, *ASSIGNED, *(f"{COMMUNICATORS}/{one}.py" for one in UNEVEN)}
-    trees = {name: ast.parse((package / name).read_text("utf-8")) for name in names}
+def facts(package: Path) -> dict[str, object]:
+    """All of it, from the folder of the package `vllm`."""
+    communicators = package / COMMUNICATORS
     return {
-        "version": release,
-        "functions": {
-            f"{path}:{name}": _signature(trees[path], name)
-            for path, found in FUNCTIONS.items()
-            for name in found
-        },
-        "attributes": {
-            f"{path}:{name}": _annotated(trees[path], name, wanted)
-            for path, classes in ATTRIBUTES.items()
-            for name, wanted in classes.items()
-        },
-        "assigned": {
-            f"{path}:{name}": _assigned(trees[path], name, wanted)
-            for path, classes in ASSIGNED.items()
-            for name, wanted in classes.items()
-        },
-        "uneven": {one: _moves(trees[f"{COMMUNICATORS}/{one}.py"]) for one in UNEVEN},
+        **interfaces(package, FUNCTIONS, ATTRIBUTES, ASSIGNED),
+        "uneven": {one: _moves(parsed(communicators / f"{one}.py")) for one in UNEVEN},
     }
 
 
@@ -116,9 +92,4 @@ def _moves(tree: ast.AST) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    found = find_spec("vllm")
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    folder = Path(next(iter(found.submodule_search_locations)))
-    json.dump(facts(folder, version("vllm")), sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    write("vllm", facts)
