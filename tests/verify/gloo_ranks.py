@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -17,30 +20,51 @@ from boundaryc.runtime.pipeline import PayloadTensor
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.fixture import Place
 from boundaryc.verify.meddling import MeddlingProgram
+from boundaryc.verify.modules import import_package
 from boundaryc.verify.pipeline import batch_facts
 from boundaryc.verify.ranks import RankProgram
 from boundaryc.verify.run import Prover
 from boundaryc.verify.scene import Held
 from boundaryc.verify.world import SimulatedGroups
 from tests.runtime.ranks import RecordingGroups, groups
-from tests.verify.subjects import prover
+from tests.verify.subjects import compiled
+
+
+class _Packer(pickle.Pickler):
+    """Pickles plans, whose mappings cannot be changed."""
+
+    def reducer_override(self, one: object) -> Any:
+        """How one object is made again."""
+        return (_frozen, (dict(one),)) if isinstance(one, MappingProxyType) else NotImplemented
+
+
+def _frozen(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(mapping)
+
+
+def packed(text: str) -> bytes:
+    """A stack that is compiled once for all ranks."""
+    with io.BytesIO() as buffer:
+        _Packer(buffer).dump(compiled(text))
+        return buffer.getvalue()
 
 
 @cache
-def _prover(text: str) -> Prover:
-    return prover(text)
+def _prover(stack: bytes) -> Prover:
+    plan, files = pickle.loads(stack)
+    return Prover(plan, import_package(files, "sample"))
 
 
 def forwards(
-    rank: int, text: str, cells: Sequence[tuple[Cell, int | None]]
+    rank: int, stack: bytes, cells: Sequence[tuple[Cell, int | None]]
 ) -> list[tuple[float, list[str]]]:
     """The largest error of each cell and its collectives; MismatchError where a value is wrong.
 
-    With a seed the model uses outputs between stages.
+    ``stack`` is what `packed` returns. With a seed the model uses outputs between stages.
     """
     found = []
     for cell, deeds in cells:
-        scene: Any = _prover(text).scene(cell, deeds)
+        scene: Any = _prover(stack).scene(cell, deeds)
         groups = RecordingGroups()
         program = RankProgram if deeds is None else MeddlingProgram
         error = program(scene, cast(SimulatedGroups, groups)).forward()
@@ -157,16 +181,16 @@ class Compared:
     differing: tuple[str, ...]
 
 
-def stages(rank: int, text: str, cells: Sequence[Cell]) -> list[Compared]:
+def stages(rank: int, stack: bytes, cells: Sequence[Cell]) -> list[Compared]:
     """Runs cells cut, in turns with the other ranks, and uncut, on either set of ranks alone."""
     uncut: dict[Cell, WholeProgram] = {}
     found = []
     for cell in cells:
-        scene: Any = _prover(text).scene(cell, None)
+        scene: Any = _prover(stack).scene(cell, None)
         provider = cast(SimulatedGroups, groups(scene.topology.spec.tp))
         alone = replace(cell, cuts=())
         if alone not in uncut:
-            uncut[alone] = WholeProgram(_prover(text).scene(alone, None), provider)
+            uncut[alone] = WholeProgram(_prover(stack).scene(alone, None), provider)
             uncut[alone].forward()
         cut, whole = StageProgram(scene, provider), uncut[alone].kept
         error = max(cut.forward(), uncut[alone].error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from boundaryc.emit.files import Origin
 from boundaryc.emit.output import emit
@@ -26,9 +27,16 @@ layers: {count: 4, default: [attention, experts]}
 
 
 def compiled(text: str) -> tuple[StackPlan, dict[str, str]]:
-    """The plan of a stack and the files it is emitted as."""
+    """The plan of a stack and the files it is emitted as, which are the caller's own."""
+    plan, files = _compiled(text)
+    return plan, dict(files)
+
+
+@lru_cache(maxsize=32)
+def _compiled(text: str) -> tuple[StackPlan, Mapping[str, str]]:
+    """The same, once for all tests of a file that damage one stack in many ways."""
     plan = plan_stack(loads(text))
-    return plan, dict(emit(plan, Origin("sample.yaml", "boundaryc compile", "0" * 64)).files)
+    return plan, emit(plan, Origin("sample.yaml", "boundaryc compile", "0" * 64)).files
 
 
 def share(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:

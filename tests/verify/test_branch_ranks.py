@@ -12,6 +12,7 @@ from boundaryc.runtime import SingleGroups
 from boundaryc.verify.cells import Cell
 from boundaryc.verify.modules import forget
 from tests.gloo.pool import shared_pool
+from tests.verify.gloo_ranks import packed
 from tests.verify.subjects import prover
 from tests.verify.test_branch_cells import LONGCAT, PARALLEL
 
@@ -39,7 +40,9 @@ def test_real_ranks_agree_with_the_oracle(stack: str) -> None:
     """A plain forward and one that uses outputs, with one census on all ranks, empty ones too."""
     runs = [(cell, None) for cell in CELLS] + [(cell, seed) for seed, cell in enumerate(CELLS)]
 
-    results = shared_pool().run("tests.verify.gloo_ranks:forwards", stack, runs, timeout_s=240.0)
+    results = shared_pool().run(
+        "tests.verify.gloo_ranks:forwards", packed(stack), runs, timeout_s=240.0
+    )
 
     for place, (cell, _) in enumerate(runs):
         groups = [results[rank][place][1] for rank in range(4)]

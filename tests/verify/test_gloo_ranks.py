@@ -12,6 +12,7 @@ from boundaryc.verify.cells import Cell
 from tests.gloo.pool import shared_pool
 from tests.verify import streams
 from tests.verify.extras_stacks import EXTRAS
+from tests.verify.gloo_ranks import packed
 from tests.verify.pair_stacks import PAIRS
 from tests.verify.test_named import NAMES, TEXT
 from tests.verify.test_norms import HEAD as BARE
@@ -68,7 +69,9 @@ def test_real_ranks_normalise_as_the_oracle_does(name: str) -> None:
 def _agree(stack: str, cells: list[Cell]) -> None:
     runs = [(cell, deeds) for deeds, cell in enumerate(cells)] + [(cell, None) for cell in cells]
 
-    results = shared_pool().run("tests.verify.gloo_ranks:forwards", stack, runs, timeout_s=240.0)
+    results = shared_pool().run(
+        "tests.verify.gloo_ranks:forwards", packed(stack), runs, timeout_s=240.0
+    )
 
     for place, (cell, _) in enumerate(runs):
         groups = [results[rank][place][1] for rank in range(4)]
@@ -121,7 +124,9 @@ def test_a_cut_between_any_two_kinds_of_stage_keeps_the_bits_on_real_ranks(paylo
 
 def _equal(stack: str, cells: list[Cell]) -> None:
     """What every rank sees of a cut forward is that of the uncut one, bit for bit."""
-    ranks = shared_pool().run("tests.verify.gloo_ranks:stages", stack, cells, timeout_s=240.0)
+    ranks = shared_pool().run(
+        "tests.verify.gloo_ranks:stages", packed(stack), cells, timeout_s=240.0
+    )
 
     for place, cell in enumerate(cells):
         every = [rank[place] for rank in ranks]

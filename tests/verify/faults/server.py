@@ -44,6 +44,9 @@ ORDER = (
 SLOW = {"demo": ("model",), "units": ("runtime", "language"), "gloo": ()}
 """Checks that take longest, and the areas whose faults they always judge."""
 
+OWN_TESTS = ("units", "gloo")
+"""Checks that run tests of the suite."""
+
 OF_STACKS = ORDER[:8]
 """Checks that look at one stack after the other."""
 
@@ -157,7 +160,9 @@ def _judge(fault: Fault | None, thorough: bool, references: dict[str, Any]) -> d
         return {"planning": f"{type(error).__name__}: {error}"}
     seen: dict[str, str] = {}
     if fault is None:
-        _look(checks, ORDER, seen, thorough=thorough)
+        # Whoever judges a sample runs the tests of undamaged sources beside this.
+        names = ORDER if thorough else [name for name in ORDER if name not in OWN_TESTS]
+        _look(checks, names, seen, thorough=thorough)
     elif thorough:
         _look(checks, [name for name in ORDER if name not in SLOW], seen, thorough=True)
         slow = [name for name, areas in SLOW.items() if not seen or fault.area in areas]
