@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo.utils import counters
 
 from tests.engines.tiny import LAYERS, WIDTH, Tiny
 
@@ -22,6 +21,7 @@ def differences(rank: int, settings: Any) -> dict[str, Any]:
     ``settings`` are those of a layout of two TP ranks. vLLM's DYNAMO_TRACE_ONCE is its VLLM_COMPILE
     without Inductor's passes.
     """
+    from torch._dynamo.utils import counters
     from vllm.compilation.decorators import support_torch_compile
     from vllm.config import (
         CompilationConfig,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.testing import CompileCounterWithBackend
 
 from boundaryc.runtime import SingleGroups
 
@@ -70,6 +69,8 @@ class Model:
 @pytest.mark.parametrize("what", ["layer", "stack"])
 def test_three_graphs_serve_all_numbers_of_tokens(what: str) -> None:
     """No rows, one row, and any number; the same values, and layers alike share them."""
+    from torch._dynamo.testing import CompileCounterWithBackend  # takes as long as all of torch
+
     torch._dynamo.reset()
     model, graphs = Model(), CompileCounterWithBackend("eager")
     if what == "layer":
