@@ -89,7 +89,7 @@ class _Boundary(Generic[LeavesT]):
         self.position = position
         index = ANY if position is None else position.index
         self.here = before(index, 0)
-        self._onward: Onward = _onward(leave, position)
+        self._onward = onward(leave, position)
         self._ready()
 
     def _ready(self) -> None:
@@ -355,7 +355,7 @@ class FfnBoundary(_Boundary[Exits]):
         _refuse_finish()
 
 
-def _onward(leave: Iterable[Leave | ExitDecision], position: Position | None) -> Onward:
+def onward(leave: Iterable[Leave | ExitDecision], position: Position | None) -> Onward:
     """Where the stream is behind a stage at ``position`` that ends with one of these."""
     if position is None:
         return tuple(None for _ in leave)

@@ -98,6 +98,7 @@ from boundaryc.runtime.builder import BatchBuilder
 from boundaryc.runtime.captures import Capture
 from boundaryc.runtime.collectives import GroupProvider
 from boundaryc.runtime.columns import Column
+from boundaryc.runtime.completed import completed
 from boundaryc.runtime.connect import connected, loaded
 from boundaryc.runtime.crossing import crossing, transfer_of
 from boundaryc.runtime.errors import BoundaryError
@@ -131,7 +132,7 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
 
     ``BOUNDARYC_TRACE=DIR`` records every collective there, see `trace`. ``BOUNDARYC_CHECK=1``
     compares what the ranks loaded, and at every `start` what they run, see `handshake`, and refuses
-    sums that nobody owes, see `replicas`.
+    sums that nobody owes, see `replicas`, and outputs that nobody summed, see `completed`.
     """
 
     manifest_hash: str = ""
@@ -230,7 +231,8 @@ class Stack(Generic[GroupsT, RowsT, LayerT]):
             )
         behind_a_cut = 0 < self._first == self._table.stages_before(index)
         entrance = self.from_pp if behind_a_cut else None
-        return self._table.placed(index, entrance, extras_after(self.extras, index))
+        layer = self._table.placed(index, entrance, extras_after(self.extras, index))
+        return layer if self._check is None else completed(layer, self._table.behind(index))
 
     # What the model may do with an output between two stages.
     complete_output = staticmethod(access.complete_output)

@@ -90,6 +90,13 @@ class Table(Generic[LayerT]):
         }
         return replace(layer, **boundaries) if boundaries else layer  # type: ignore[type-var]
 
+    def behind(self, index: int) -> tuple[tuple[str, str], ...]:
+        """The names of the stages of the layer at ``index``, each with what follows it."""
+        names = _stages(self.layer(index))
+        later = (_stages(self.layer(at)) for at in range(index + 1, self.depth))
+        last = next((f"`{stages[0]}`" for stages in later if stages), "the final norm")
+        return tuple(zip(names, (*(f"`{name}`" for name in names[1:]), last), strict=False))
+
     def _following(self, index: int, later: tuple[str, ...]) -> tuple[object, ...]:
         """What prepares, by plan, the stage behind one of the layer ``index``.
 
