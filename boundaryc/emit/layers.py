@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from boundaryc.emit.fused import may_defer_any
 from boundaryc.emit.layout_text import listed
-from boundaryc.emit.norms import bias_of, type_of
+from boundaryc.emit.norms import bias_of, eps_of, type_of
 from boundaryc.language.model import NormSpec, Stage
 from boundaryc.operations import PARAM_TYPES, Operation, transform_operation
 from boundaryc.plan.result import StackPlan
@@ -16,13 +16,15 @@ from boundaryc.plan.result import StackPlan
 class Param:
     """One argument of a layer's ``bind``: its name, type, stage, and what it is for.
 
-    ``bias`` says whether a layer norm has one, and is None for everything else.
+    ``bias`` says whether a layer norm has one, ``eps`` what a norm adds to the mean square; each is
+    None for everything else.
     """
 
     name: str
     type: str
     meaning: str
     bias: bool | None = None
+    eps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,8 @@ def _role(plan: StackPlan, stage: Stage) -> str:
 def _transform_param(stage: str, param: str, transform: Operation, norm: NormSpec) -> Param:
     if transform.call is None:
         meaning = f"the norm of the output of {stage}"
-        bias = bias_of(norm, transform, param)
-        return Param(f"{stage}_{param}", type_of(norm), meaning, bias)
+        bias, eps = bias_of(norm, transform, param), eps_of(norm, transform, param)
+        return Param(f"{stage}_{param}", type_of(norm), meaning, bias, eps)
     return _param(stage, param)
 
 
@@ -160,11 +162,12 @@ def _scale_param(stage: str, param: str) -> Param:
 
 
 def _read_param(stage: str, param: str, read: Operation, norm: NormSpec) -> Param:
-    kind, bias = read.param_type(param, type_of(norm)), bias_of(norm, read, param)
+    kind = read.param_type(param, type_of(norm))
+    bias, eps = bias_of(norm, read, param), eps_of(norm, read, param)
     if kind == type_of(norm):
-        return Param(stage, kind, f"the norm before {stage}", bias)
+        return Param(stage, kind, f"the norm before {stage}", bias, eps)
     if kind == "Any":
-        return replace(_param(stage, param), bias=bias)
+        return replace(_param(stage, param), bias=bias, eps=eps)
     return Param(f"{stage}_{param}", kind, f"what mixes the streams for {stage}")
 
 

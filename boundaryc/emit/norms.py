@@ -24,8 +24,17 @@ def type_of(norm: NormSpec) -> str:
 
 def bias_of(norm: NormSpec, operation: Operation, param: str) -> bool | None:
     """Whether what is bound as ``param`` has a bias, as ``norm`` says; None if no layer norm is."""
-    normed = operation.facts.plain_norm or operation.param_type(param, "Norm") == "Norm"
-    return norm.bias if normed and norm.kind == "layer" else None
+    return norm.bias if _normed(operation, param) and norm.kind == "layer" else None
+
+
+def eps_of(norm: NormSpec, operation: Operation, param: str) -> float | None:
+    """The eps with which generated code uses what is bound as ``param``; None if no norm is."""
+    return norm.eps if _normed(operation, param) and norm.kind != "none" else None
+
+
+def _normed(operation: Operation, param: str) -> bool:
+    """Whether an operation takes a norm as ``param``, and does what that does."""
+    return operation.facts.plain_norm or operation.param_type(param, "Norm") == "Norm"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ def layers_view(plan: StackPlan) -> LayersView:
     imports += ["", *bracketed_import("boundaryc.runtime", runtime)]
     if any(param.bias is not None for param in params):
         imports.append(f"from boundaryc.runtime import check_bias as {CHECK}")
+    if any(param.eps is not None for param in params):
+        imports.append(f"from boundaryc.runtime import check_eps as {CHECK_EPS}")
     union = " | ".join(kind.name for kind in kinds)
     lines: Lines = (f"Layer = {union}",)
     if len(lines[0]) > 100:
@@ -106,9 +108,11 @@ def _layer_view(kind: LayerKind) -> LayerView:
     doc = [f"{param.name} is {param.meaning}" for param in params.values()]
     sentence = "These boundaries with the parameters of one layer, read at every call."
     bind_doc: Lines = (f'"""{sentence}"""',)
-    checks = tuple(line for param in params.values() for line in _check(param))
+    biases = tuple(line for param in params.values() for line in _check(param))
+    checks = (*biases, *_check_eps(params.values()))
     if doc:
-        about = f"{'; '.join(doc)}.{REFUSED if checks else ''}"
+        refused = (REFUSED if biases else "") + (REFUSED_EPS if len(checks) > len(biases) else "")
+        about = f"{'; '.join(doc)}.{refused}"
         bind_doc = (f'"""{sentence}', "", *wrapped("", about, indent=8), '"""')
     return LayerView(
         name=kind.name,
@@ -122,7 +126,8 @@ def _layer_view(kind: LayerKind) -> LayerView:
 
 
 REFUSED = " BoundaryError for a layer norm with a bias that the stack file lacks, or the reverse."
-CHECK = "_check_bias"
+REFUSED_EPS = " BoundaryError for a norm with another eps than the stack file's."
+CHECK, CHECK_EPS = "_check_bias", "_check_eps"
 """No parameter can be called so: names begin with a letter."""
 
 
@@ -130,9 +135,23 @@ def _check(param: Param) -> Lines:
     """The statement that compares a layer norm with what the stack file says of its bias."""
     if param.bias is None:
         return ()
-    items = [f'"{param.name}"', param.name, f"declared={param.bias}"]
+    return _statement(CHECK, [f'"{param.name}"', param.name, f"declared={param.bias}"])
+
+
+def _check_eps(params: Iterable[Param]) -> Lines:
+    """The statements that compare norms with what the stack file says of their eps."""
+    names: dict[float, list[str]] = {}
+    for param in params:
+        if param.eps is not None:
+            names.setdefault(param.eps, []).append(f"{param.name}={param.name}")
+    calls = (_statement(CHECK_EPS, [repr(eps), *given]) for eps, given in names.items())
+    return tuple(line for call in calls for line in call)
+
+
+def _statement(function: str, items: list[str]) -> Lines:
+    """A call, laid out as a formatter would."""
     inner = f"    {', '.join(items)}"
-    whole = bracketed(f"{CHECK}(", items, ")", indent=8)
+    whole = bracketed(f"{function}(", items, ")", indent=8)
     fits = len(whole) == 1 or 8 + len(inner) > WIDTH
     return whole if fits else (whole[0], inner, whole[-1])
 

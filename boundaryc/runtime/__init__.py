@@ -81,7 +81,7 @@ from boundaryc.runtime.members import Cut, Members
 from boundaryc.runtime.mesh import Axes, Mesh
 from boundaryc.runtime.orders import Order
 from boundaryc.runtime.owed import BranchOutput, OwedOutput
-from boundaryc.runtime.params import BiasedNorm, InputScale, Norm, check_bias
+from boundaryc.runtime.params import BiasedNorm, InputScale, Norm, check_bias, check_eps
 from boundaryc.runtime.pipeline import PayloadTensor, Transfer
 from boundaryc.runtime.quantize import (
     Fp8Scale,
@@ -212,6 +212,7 @@ __all__ = [
     "add_rms_norm",
     "add_term",
     "check_bias",
+    "check_eps",
     "check_term",
     "dequantize",
     "finalize",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -47,6 +48,28 @@ def check_bias(name: str, norm: Any, *, declared: bool) -> None:
             f"{name} is bound to a norm without a bias, and the stack file says `bias: true`: "
             "bind a norm with one, or remove that and compile"
         )
+
+
+SHOWN_EPS = ("variance_epsilon", "eps")
+"""What norms call it: those of Hugging Face, vLLM and SGLang, and those of torch."""
+
+
+def check_eps(declared: float, /, **norms: object) -> None:
+    """BoundaryError where a norm of ``norms``, by the names they are bound as, has another eps.
+
+    ``declared`` is what the stack file says, and what generated code adds. One that shows no number
+    is not compared, as it may be no norm but what has its weight.
+    """
+    for name, norm in norms.items():
+        for shown in SHOWN_EPS:
+            found = getattr(norm, shown, None)
+            if isinstance(found, float) and not isclose(found, declared, rel_tol=1e-6):
+                raise BoundaryError(
+                    f"{name} is bound to a norm whose `{shown}` is {found!r}, and the stack file "
+                    f"says {declared!r}, which is what the boundary computes with: write "
+                    f"`eps: {found!r}` in the `norm` of its stage and compile, or bind a norm with "
+                    "the file's"
+                )
 
 
 class InputScale(Protocol):

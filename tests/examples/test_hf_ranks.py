@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 
 import pytest
 
+from boundaryc.runtime import BoundaryError
+from boundaryc.verify.world import SimulatedGroups, World
 from examples.hf.architecture import architecture_names
 from examples.hf_ranks import Harness
 
@@ -27,3 +30,17 @@ def test_a_covering_sample_agrees_with_transformers(name: str) -> None:
     ]
 
     assert not wrong
+
+
+def test_a_norm_with_another_eps_is_refused() -> None:
+    """What norms of transformers say of themselves is compared with the stack file."""
+    layer = harness("llama").reference.model.model.layers[0]
+    stack = import_module("generated.llama").load("tp4", SimulatedGroups(World[None](4), 0))
+    norms = {"attention": layer.input_layernorm, "mlp": layer.post_attention_layernorm}
+    stack.layer(0).bind(**norms)
+    other = type(layer.input_layernorm)(64, eps=0.5)
+
+    with pytest.raises(
+        BoundaryError, match=r"^mlp is bound to a norm whose `.*eps.*` is 0\.5, and"
+    ):
+        stack.layer(0).bind(**norms | {"mlp": other})
