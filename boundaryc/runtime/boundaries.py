@@ -34,6 +34,7 @@ from boundaryc.runtime.owed import OwedOutput
 from boundaryc.runtime.pipeline import Entrance
 from boundaryc.runtime.places import ANY, Place, Position, before
 from boundaryc.runtime.stream import Form, StreamState
+from boundaryc.runtime.unbound import Unbound
 
 Leaves = tuple[Leave, ...]
 """One ``Leave`` per column."""
@@ -110,9 +111,18 @@ class _Boundary(Generic[LeavesT]):
         """This boundary with one layer's parameters: of its read and of its update."""
         return self._with(read=read, update=update, position=self.position, entrance=self._entrance)
 
-    def placed(self, position: Position, entrance: Entrance | None = None) -> Self:
-        """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it."""
-        return self._with(position=position, entrance=entrance)
+    def placed(
+        self,
+        position: Position,
+        entrance: Entrance | None = None,
+        lacks: tuple[bool, bool] = (False, False),
+    ) -> Self:
+        """This unbound boundary at one place of the stack; ``entrance`` if a cut precedes it.
+
+        ``lacks``: whether it has to be bound before its read and before its update.
+        """
+        read, update = (Unbound(position.name) if lack else () for lack in lacks)
+        return self._with(read=read, update=update, position=position, entrance=entrance)
 
     def _with(
         self,

@@ -164,7 +164,20 @@ class ResidualStream:
             return
         after = f"after {self.left}" if self.left else "first"
         raise BoundaryError(
-            f"{position.name} does not come {after}; run the stages of all layers once and in order"
+            self._unleft(position.name, position.index)
+            or f"{position.name} does not come {after}; "
+            "run the stages of all layers once and in order"
+        )
+
+    def _unleft(self, before: str, index: int) -> str:
+        """What the model left out, if a stage before ``index`` took its input and left nothing."""
+        position: Position | None = getattr(self.due, "position", None)
+        if position is None or position.index >= index:
+            return ""
+        return (
+            f"{position.name} was prepared, and its output was not left before {before}: give what "
+            "it computes to its `finish`, to the `finish` of its exit where it has one, or to "
+            "`branch_output` beside a branch"
         )
 
     def ended(self, end: int, what: str, whose: str) -> None:
@@ -250,7 +263,10 @@ class ResidualStream:
         """The value behind ``hidden``, which stays where it is. Refuses what `take` refuses."""
         value: Tensor | None = self.value
         if value is None or hidden is not self.handle:
-            raise BoundaryError(_NOT_STARTED if self.state is StreamState.UNSTARTED else _FOREIGN)
+            if self.state is StreamState.UNSTARTED:
+                raise BoundaryError(_NOT_STARTED)
+            left_out = self._unleft("an output was taken", self.at + 1) if value is None else ""
+            raise BoundaryError(left_out or _FOREIGN)
         return value
 
     def owe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from torch import Tensor
 
@@ -75,7 +75,7 @@ class Table(Generic[LayerT]):
         ``entrance`` is for the first of them, ``extras`` are added to the output of the last.
         """
         layer, first = self.layer(index), self.stages_before(index)
-        names = _stages(layer)
+        names, kind = _stages(layer), cast(Any, type(layer))
         boundaries = {
             name: getattr(layer, name).placed(
                 Position(
@@ -85,6 +85,7 @@ class Table(Generic[LayerT]):
                     self._onward(first + at + 1, self._following(index, names[at + 1 :])),
                 ),
                 None if at else entrance,
+                _bound(kind, name),
             )
             for at, name in enumerate(names)
         }
@@ -140,6 +141,22 @@ def _stages(layer: object) -> tuple[str, ...]:
 @cache  # asked for every layer before the one that is placed
 def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+@cache
+def _bound(kind: Any, stage: str) -> tuple[bool, bool]:
+    """Whether a class of layers binds something to a stage, and something that is not its norm."""
+    if not hasattr(kind, "bind"):
+        return False, False
+    code = kind.bind.__code__
+    given = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    others = [f"{name}_" for name in _fields(kind) if name.startswith(f"{stage}_")]
+    own = [
+        name
+        for name in given
+        if name.startswith(f"{stage}_") and not f"{name}_".startswith(tuple(others))
+    ]
+    return stage in given or bool(own), bool(own)
 
 
 def _take_nothing(hidden: Tensor | OwedOutput, batch: Batch[Any, Any], *_: Any) -> Tensor:

@@ -99,11 +99,11 @@ WRONG: dict[str, tuple[Run, str]] = {
     ),
     "a stage is left through another layer's boundary": (
         lambda f: f.attention(0, leave_by=1),
-        "`attention` of layer 1 does not come first",
+        "`attention` of layer 0 was prepared, and its output was not left before `attention` of l",
     ),
     "an exit is another layer's": (
         lambda f: (f.attention(0), f.experts(0, leave_by=1)),
-        "`experts` of layer 1 does not come after `attention` of layer 0",
+        "`experts` of layer 0 was prepared, and its output was not left before `experts` of l",
     ),
     "a folded output is taken before the end": (
         lambda f: (f.layers(0), _fold(f), f.stack.take_output(f.hidden, f.batch)),
