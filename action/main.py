@@ -91,7 +91,7 @@ def _compared(boundaryc: list[str], *, fails: bool) -> int:
         print(f"{path} is not in {base}: there is nothing to compare with")
         return 0
     old, new = (f"{one}:{path}" if path else one for one in (base, "HEAD"))
-    words = [*boundaryc, "diff", old, new, "--no-code", "--output-format", "github"]
+    words = [*boundaryc, "diff", old, new, "--no-code", "--skip-wrong", "--output-format", "github"]
     done = _run([*words, "--breaking"] if fails else words)
     said = [line for line in done.stdout.splitlines() if not line.startswith("::")]
     if done.returncode not in (0, 1) or not said:

@@ -19,6 +19,9 @@ def annotated(found: Differences, new: Mapping[str, Source], level: str) -> Iter
 
     Each at its line of the ``new`` side, where it is still there. GitHub shows ten of a level.
     """
+    for left_out in islice(found.skipped, MAX_ANNOTATIONS):
+        text = f"{left_out.source} is not compared: {left_out.why}"
+        yield annotation("notice", "boundaryc diff", text)
     for shown, kind in ((_breaking, level), (_others, "notice")):
         every = (
             annotation(kind, f"boundaryc diff: {one.stack}", text, *_place(new, one.stack, path))

@@ -203,6 +203,26 @@ def test_where_there_is_nothing_to_compare(job: Job) -> None:
         assert (ran.code, ran.summary) == (0, "")
 
 
+def test_what_is_wrong_in_the_base_is_left_out(job: Job) -> None:
+    """The pull request that mends it passes and is told; other stacks are compared."""
+    (job.folder / "other.yaml").write_text(BASE.replace("tiny", "other"), encoding="utf-8")
+    base = job.commit(BASE.replace("rms", "rsm"), compiled=False)
+    changed = BASE.replace("tiny", "other").replace("1.0e-6", "1.0e-5")
+    (job.folder / "other.yaml").write_text(changed, encoding="utf-8")
+    job.commit(BASE)
+    assert main(["compile", "-q", "other.yaml"]) == Exit.OK
+    job.commit_all()
+
+    ran = job.run(base)
+
+    assert ran.code == 0, ran.log
+    left_out = rf"::notice title=boundaryc diff::{base}:stack.yaml is not compared: BC\d+: "
+    assert re.search(left_out, ran.log)
+    assert f"not compared: {base}:stack.yaml is no valid stack file: BC" in ran.summary
+    assert "changed setting norm.eps: 1e-06 -> 1e-05" in ran.summary
+    assert "tiny" not in ran.summary
+
+
 @pytest.mark.parametrize(
     ("given", "code"),
     [

@@ -58,7 +58,7 @@ def test_the_text_of_the_code_comes_last(capsys: pytest.CaptureFixture[str]) -> 
     assert "  generated code: " in meaning
     assert code.startswith("\n--- ")
     changed = [line for line in code.splitlines() if line.startswith(("+", "-"))]
-    assert len(changed) == 2 * 2 + 6
+    assert len(changed) == 2 * 3 + 8
     assert all("1e-0" in line or "py (" in line for line in changed)
 
 
@@ -240,3 +240,36 @@ def test_when_a_key_breaks_callers() -> None:
     assert breaks.changed("setting", "segments", "true", "false")
     assert breaks.layers((("a",), ("a",)), (("a",),))
     assert not breaks.layers((("a",),), (("a",), ("b",)))
+
+
+WRONG = {
+    "a file that is wrong": BASE.replace("rms", "rsm"),
+    "a stack without a plan": (Path(__file__).parent / "impossible.yaml")
+    .read_text(encoding="utf-8")
+    .replace("impossible", "tiny"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("of", ["files", "folders"])
+def test_what_is_wrong_in_the_old_version(
+    text: str, of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with its diagnostics, or is left out on both sides where that is asked for."""
+    for side, content in (("old", text), ("new", BASE)):
+        Path(side).mkdir()
+        Path(side, "stack.yaml").write_text(content, encoding="utf-8")
+        other = BASE.replace("tiny", "other")
+        if of == "folders":
+            Path(side, "other.yaml").write_text(other, encoding="utf-8")
+    sides = ["old", "new"] if of == "folders" else ["old/stack.yaml", "new/stack.yaml"]
+    assert main(["diff", *sides, "--no-code"]) == Exit.FINDINGS
+    capsys.readouterr()
+
+    assert main(["diff", *sides, "--no-code", "--skip-wrong"]) == Exit.OK
+    said = capsys.readouterr().out
+    assert said.startswith("not compared: old/stack.yaml is no valid stack file: BC")
+    compared = "1 stack" if of == "folders" else "0 stacks"
+    assert said.endswith(f"{compared} compared: no difference in meaning\n")
+
+    assert main(["diff", *reversed(sides), "--no-code", "--skip-wrong"]) == Exit.FINDINGS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from boundaryc.emit.diagnose import planned
-from boundaryc.language import Stack
+from boundaryc.language import BoundarycError, Stack
 from boundaryc.plan.collector import uncollected
 from boundaryc.plan.result import StackPlan
 from boundaryc.report.deployment import Source
@@ -29,25 +29,36 @@ from boundaryc.report.diff.model import (
 )
 from boundaryc.report.diff.payloads import payload_changes
 from boundaryc.report.diff.ran import boundary_changes
-from boundaryc.report.diff.sources import Version
+from boundaryc.report.diff.sources import Version, skipped
 
 
-def differences(old: Version, new: Version, *, code: bool) -> Differences:
+def differences(old: Version, new: Version, *, code: bool, skips: bool = False) -> Differences:
     """What differs; with ``code`` the text of generated modules too.
+
+    ``skips``: stacks without a plan in ``old`` are left out and told.
 
     Stacks are the same by name; where both sides are one file they are so whatever they are called.
     Raises BoundarycError where a stack has no plan.
     """
     with uncollected():
-        pairs = tuple(_pairs(old, new))
-        found = [
-            _stack(was, now, code=code)
-            for was, now in pairs
-            if was is None or now is None or _apart(was) != _apart(now)
-        ]
-    names = tuple(one.stack.name for was, now in pairs if (one := now or was))
+        left_out = list(old.wrong.values())
+        found, names = [], []
+        for was, now in _pairs(old, new):
+            differ = was is None or now is None or _apart(was) != _apart(now)
+            try:
+                before = _planned(was) if differ and was is not None else None
+            except BoundarycError as problem:
+                if not skips:
+                    raise
+                left_out.append(skipped(was.stack.source if was else "", problem))
+                continue
+            one = now or was
+            assert one is not None
+            names.append(one.stack.name)
+            if differ:
+                found.append(_stack(was, before, now, code=code))
     breaking = sum(len(list(one.breaking())) for one in found)
-    return Differences(old.label, new.label, names, breaking, tuple(found))
+    return Differences(old.label, new.label, tuple(names), breaking, tuple(found), tuple(left_out))
 
 
 def _apart(source: Source) -> Stack:
@@ -70,8 +81,11 @@ def _pairs(old: Version, new: Version) -> Iterator[tuple[Source | None, Source |
             yield source, None
 
 
-def _stack(was: Source | None, now: Source | None, *, code: bool) -> StackChange:
-    before, after = (None if one is None else _planned(one) for one in (was, now))
+def _stack(
+    was: Source | None, before: StackPlan | None, now: Source | None, *, code: bool
+) -> StackChange:
+    """How a stack differs, whose old version ``was`` has the plan ``before``."""
+    after = None if now is None else _planned(now)
     changes = tuple(_changes(before, after))
     boundaries: tuple[BoundaryChange, ...] = ()
     payloads: tuple[PayloadChange, ...] = ()

@@ -123,11 +123,20 @@ class StackChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A stack that is not compared, as it is no valid one in ``old``: its file there, and why."""
+
+    source: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Differences:
     """The answer: all stacks of ``old`` and ``new`` that differ.
 
     ``compared`` are the names of all of them; ``breaking`` is how many changes break callers. Both
     sides are planned by this boundaryc: what a stack means now, not what was compiled then.
+    ``skipped`` are those that it was asked to leave out where they are wrong in ``old``.
     """
 
     old: str
@@ -135,3 +144,4 @@ class Differences:
     compared: tuple[str, ...]
     breaking: int
     stacks: tuple[StackChange, ...]
+    skipped: tuple[Skipped, ...] = ()

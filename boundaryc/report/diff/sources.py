@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from boundaryc.language import Stack
+from boundaryc.language import BoundarycError, Stack
 from boundaryc.language.files import read_bytes, read_text
 from boundaryc.language.loader import loads
 from boundaryc.report.deployment import AskedError, Source
+from boundaryc.report.diff.model import Skipped
 
 _IS_STACK = re.compile(rb"^(?:\xef\xbb\xbf)?boundaryc\s*:", re.M)
 """What tells a stack file from other YAML in a folder."""
@@ -21,27 +22,45 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One side of a comparison: how it was asked for, and its stacks by name, drafts too."""
+    """One side of a comparison: how it was asked for, and its stacks by name, drafts too.
+
+    ``main`` are the stacks of each file, by its path in what was asked for, that of the file before
+    its drafts; ``wrong`` are the files that were left out, likewise.
+    """
 
     label: str
     stacks: Mapping[str, Source]
-    main: tuple[str, ...]
+    files: Mapping[str, tuple[str, ...]]
+    wrong: Mapping[str, Skipped]
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """The stacks of files, without their drafts."""
+        return tuple(names[0] for names in self.files.values())
+
+    def without(self, paths: Iterable[str]) -> Version:
+        """All but the stacks of some files."""
+        gone = {name for path in paths for name in self.files.get(path, ())}
+        stacks = {name: one for name, one in self.stacks.items() if name not in gone}
+        files = {path: names for path, names in self.files.items() if names[0] not in gone}
+        return replace(self, stacks=stacks, files=files)
 
 
-def versions(old: str, new: str) -> tuple[Version, Version]:
-    """Both sides.
+def versions(old: str, new: str, *, skips: bool = False) -> tuple[Version, Version]:
+    """Both sides; with ``skips`` without the files that are wrong in ``old``, on either side.
 
     Each is a file, a folder, ``REVISION:PATH``, or a revision, which then means the path of the
     other side, or all of the repository, in which there may be no stack on one side. Raises
     BoundarycError for what is wrong in a file, and AskedError.
     """
-    before, after = _version(old, new), _version(new, old)
-    if not before.stacks and not after.stacks:
+    before, after = _version(old, new, skips=skips), _version(new, old)
+    after = after.without(before.wrong)
+    if not (before.stacks or after.stacks or before.wrong):
         raise AskedError(f"{old} and {new}: there is no stack file in either")
     return before, after
 
 
-def _version(asked: str, other: str) -> Version:
+def _version(asked: str, other: str, *, skips: bool = False) -> Version:
     path = Path(asked)
     if path.is_file():
         texts = {str(path): read_text(path)}
@@ -51,21 +70,41 @@ def _version(asked: str, other: str) -> Version:
         spec, folder = _spec(asked, other)
         texts = dict(_in_revision(asked, spec, folder))
         if spec == f"{asked}:":  # all of a repository
-            return _read(asked, texts)
+            return _read(asked, texts, spec, skips=skips)
+        return _read(asked, _some(asked, texts), spec, skips=skips)
+    return _read(asked, _some(asked, texts), str(path), skips=skips)
+
+
+def _some(asked: str, texts: Mapping[str, str]) -> Mapping[str, str]:
     if not texts:
         raise AskedError(f"{asked}: there is no stack file in it")
-    return _read(asked, texts)
+    return texts
 
 
-def _read(asked: str, texts: Mapping[str, str]) -> Version:
+def _read(asked: str, texts: Mapping[str, str], top: str, *, skips: bool) -> Version:
+    """The stacks of files, all of which are below ``top`` or that itself."""
     found: dict[str, Source] = {}
-    main = []
+    files: dict[str, tuple[str, ...]] = {}
+    wrong: dict[str, Skipped] = {}
     for name, text in texts.items():
-        stack = loads(text, name)
-        main.append(stack.name)
+        path = name.removeprefix(top).lstrip("/")
+        try:
+            stack = loads(text, name)
+        except BoundarycError as problem:
+            if not skips:
+                raise
+            wrong[path] = skipped(name, problem)
+            continue
+        files[path] = tuple(one.name for one in stack.family)
         for one in stack.family:
             _add(found, one, text, name)
-    return Version(asked, found, tuple(main))
+    return Version(asked, found, files, wrong)
+
+
+def skipped(source: str, problem: BoundarycError) -> Skipped:
+    """That a stack is not compared, with the first thing that is wrong in it."""
+    first = problem.diagnostics[0]
+    return Skipped(source, f"{first.code}: {first.message}")
 
 
 def _add(found: dict[str, Source], stack: Stack, text: str, name: str) -> None:

@@ -29,6 +29,8 @@ def lines(found: Differences, width: int, *, breaking: bool = False) -> Iterator
             continue
         for what, why in stack.breaking():
             yield from wrapped(f"{stack.stack}: {what}: breaks callers: {why}", width)
+    for one in found.skipped:
+        yield from wrapped(f"not compared: {one.source} is no valid stack file: {one.why}", width)
     if not breaking:
         yield from wrapped(_summary(found), width)
 
