@@ -25,6 +25,7 @@ class Fewest:
         self.transitions = every
         self._counts = _Counts(form, every)
         self._known: dict[tuple[int, frozenset[Goal], int], Ways] = {}
+        self._left: dict[tuple[int, int, int], _Left] = {}
 
     def __call__(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
         """The steps on a way from the state ``first`` to one of ``goals`` with the fewest.
@@ -39,7 +40,7 @@ class Fewest:
 
     def _found(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
         steps, ends = self.transitions.scattering(scatter), self.transitions.goals
-        counts, least, left = self._counts, {first: 0}, _Left(self.transitions, goals)
+        counts, least, left = self._counts, {first: 0}, self._ahead(goals)
         before: dict[int, list[tuple[int, int]]] = {first: []}
         met: dict[Goal, int] = {}
         arrived: list[int] = []
@@ -72,23 +73,31 @@ class Fewest:
             for number, kept in _leading(first, arrived, before).items()
         }
 
+    def _ahead(self, goals: frozenset[Goal]) -> _Left:
+        owes = rows = residual = 0
+        for goal in goals:
+            owes, rows = owes | goal.owes, rows | goal.rows
+            residual |= max(goal.residual, 0)  # there may be none
+        known = self._left.get((owes, rows, residual))
+        if known is None:
+            known = _Left(self.transitions, owes, rows, residual)
+            self._left[owes, rows, residual] = known
+        return known
+
 
 class _Left(dict[int, int]):
     """How many collectives are left at least from a state to some goal, found as it is asked for.
 
     A sum that is owed takes one, and so do rows of the value or of the residual that no goal has
-    cut. The same one may do for several, unless they move apart: an input and its residual do, and
-    so do a sum and a residual that may not join it.
+    cut: ``owes``, ``rows`` and ``residual`` are what goals have. The same one may do for several,
+    unless they move apart: an input and its residual do, and so do a sum and a residual that may
+    not join it.
     """
 
-    def __init__(self, transitions: Transitions, goals: frozenset[Goal]) -> None:
+    def __init__(self, transitions: Transitions, owes: int, rows: int, residual: int) -> None:
         super().__init__()
         self._states, self._joins = transitions.states, transitions.facts.joins_sum
-        self._owes = self._rows = self._residual = 0
-        for goal in goals:
-            self._owes |= goal.owes
-            self._rows |= goal.rows
-            self._residual |= max(goal.residual, 0)
+        self._owes, self._rows, self._residual = owes, rows, residual
 
     def __missing__(self, number: int) -> int:
         state = self._states[number]
