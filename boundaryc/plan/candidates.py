@@ -31,6 +31,7 @@ class Candidates:
     """Finds these ways under facts that differ in the sizes of meshes alone."""
 
     def __init__(self, form: EdgeFacts, few: Fewest) -> None:
+        self.transitions = few.transitions
         self._few = few
         self._costs = _Costs(form, few.transitions)
         self._guards = _guards(len(form.sizes))
@@ -53,7 +54,7 @@ class Candidates:
     def _found(
         self, first: int, goals: frozenset[Goal], scatter: int
     ) -> Mapping[Goal, tuple[Way, ...]]:
-        leading, ends = self._few(first, goals, scatter), self._few.transitions.goals
+        leading, ends = self._few(first, goals, scatter), self.transitions.goals
         costs, met, count = self._costs, {first: 0}, 0
         best: dict[object, list[Cost]] = {}  # of states, and of goals
         found: dict[Goal, list[Way]] = {}

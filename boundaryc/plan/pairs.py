@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from boundaryc.plan.cost import Order, again
 from boundaryc.plan.path import Path, Way
-from boundaryc.plan.search import moves, paths
+from boundaryc.plan.search import moves
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.task import Label
 from boundaryc.plan.transitions import Goal
@@ -25,7 +25,8 @@ class Pairs:
     """The ways across one edge in one order of costs, by what its sum may be scattered over."""
 
     def __init__(self, facts: EdgeFacts, starts: Starts, goals: Goals, order: Order) -> None:
-        self.facts, self.starts, self.goals, self.order = facts, starts, goals, order
+        self.starts, self.goals, self.order = starts, goals, order
+        self._moves = moves(facts)
         self._ways: dict[int, Mapping[Pair, Way]] = {}
         self._ranks: dict[tuple[int, bool], Mapping[Pair, int]] = {}
         self._paths: dict[Way, Path] = {}
@@ -42,14 +43,14 @@ class Pairs:
         way = self.ways(scatter)[pair]
         known = self._paths.get(way)
         if known is None:
-            known = self._paths[way] = moves(self.facts).path(way)
+            known = self._paths[way] = self._moves.path(way)
         return known
 
     def ranks(self, scatter: int, *, repeats: bool) -> Mapping[Pair, int]:
         """The ranks of their costs; ``repeats``: these are paid again and again."""
         known = self._ranks.get((scatter, repeats))
         if known is None:
-            prices = moves(self.facts).ranks(self.order)
+            prices = self._moves.ranks(self.order)
             ranks = {pair: way.rank(prices) for pair, way in self.ways(scatter).items()}
             known = {pair: again(rank) for pair, rank in ranks.items()} if repeats else ranks
             self._ranks[scatter, repeats] = known
@@ -59,7 +60,7 @@ class Pairs:
         asked = frozenset(goal for _, goal in self.goals)
         pairs: dict[Pair, Way] = {}
         for source, start in self.starts:
-            found = paths(self.facts, start, asked, self.order, scatter)
+            found = self._moves.cheapest(start, asked, self.order, scatter)
             for target, goal in self.goals:
                 if goal in found:
                     pairs[source, target] = found[goal]

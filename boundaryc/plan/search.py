@@ -18,29 +18,51 @@ from boundaryc.plan.cost import Cost, Order, price, scale
 from boundaryc.plan.fewest import Ways
 from boundaryc.plan.path import Path, Way
 from boundaryc.plan.state import EdgeFacts, State
-from boundaryc.plan.transitions import Goal, Step, transitions
+from boundaryc.plan.transitions import Goal, Step
 
 Found = Mapping[Goal, Way]
 
 
 class Moves:
-    """The operations of one edge with their costs, found once however often they are met.
+    """The operations of one edge with their costs, and its cheapest ways, each found once.
 
-    Searches that may scatter over fewer atoms than the facts say share them.
+    Searches that may scatter over fewer atoms than the facts say share them. Ways are of these
+    moves alone: the prices of their steps are numbered as they are met.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
-        self.transitions = transitions(facts)
         self.candidates = candidates(facts)
+        self.transitions = self.candidates.transitions
         self._scale = scale(facts)
         self._shared = _costs(self._scale)
         self._costs: dict[int, Cost] = {}
         self._ranks: dict[Order, Ranks] = {}
+        self._searched: dict[tuple[State, frozenset[Goal], Order, int], Found] = {}
 
     def every(self, scatter: int) -> Ways:
         """Every legal step of a state, where sums may be scattered over ``scatter`` alone."""
         return self.transitions.scattering(scatter)
+
+    def cheapest(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
+        """The cheapest way to each of ``goals`` that can be reached.
+
+        Where the cheapest under the facts keeps to the atoms of ``scatter``, it is that one.
+        """
+        found = self._cheapest(start, goals, order, self.facts.scatter)
+        refused = frozenset(goal for goal, way in found.items() if way.scatters & ~scatter)
+        if not refused:
+            return found
+        kept = {goal: way for goal, way in found.items() if goal not in refused}
+        return {**kept, **self._cheapest(start, refused, order, scatter)}
+
+    def _cheapest(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
+        key = (start, goals, order, scatter)
+        known = self._searched.get(key)
+        if known is None:
+            make = search if order.alpha is None else _for_many_rows
+            known = self._searched[key] = make(start, goals, self, order, scatter)
+        return known
 
     def path(self, way: Way) -> Path:
         """A way at what it costs here."""
@@ -87,43 +109,10 @@ class Ranks(dict[int, int]):
         return rank
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def moves(facts: EdgeFacts) -> Moves:
     """The moves under these facts, shared by all edges that have them, whatever their stack."""
     return Moves(facts)
-
-
-def paths(
-    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
-) -> Found:
-    """The cheapest way to each of ``goals`` that can be reached.
-
-    Where the cheapest under ``facts`` keeps to the atoms of ``scatter``, it is that one.
-    """
-    found = _searched(facts, start, goals, order, facts.scatter)
-    refused = frozenset(goal for goal, way in found.items() if way.scatters & ~scatter)
-    if not refused:
-        return found
-    kept = {goal: way for goal, way in found.items() if goal not in refused}
-    return {**kept, **_searched(facts, start, refused, order, scatter)}
-
-
-@lru_cache(maxsize=16384)
-def _searched(
-    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
-) -> Found:
-    here = moves(facts)
-    if order.alpha is None:
-        return search(start, goals, here, order, scatter)
-    # A way with another collective costs ``alpha`` more, and saves at most all that is sent.
-    few = _searched(facts, start, goals, Order(), scatter)
-    kept = {goal: way for goal, way in few.items() if here.path(way).cost.wire < order.alpha}
-    if len(kept) == len(few):
-        return few
-    rest, ranks = frozenset(few.keys() - kept.keys()), here.ranks(order)
-    most = max(few[goal].rank(ranks) for goal in rest)
-    first, every = here.transitions.number(start), here.every(scatter)
-    return {**kept, **followed(first, rest, here, order, every, most)}
 
 
 def search(
@@ -140,6 +129,24 @@ def search(
         goal: ways[0] if len(ways) == 1 else min(ways, key=lambda way: way.rank(ranks))
         for goal, ways in moves.candidates(first, goals, scatter).items()
     }
+
+
+def _for_many_rows(
+    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+) -> Found:
+    """As `search` finds them, but looked for only where another collective can pay for itself.
+
+    A way with another collective costs ``alpha`` more, and saves at most all that is sent.
+    """
+    assert order.alpha is not None
+    few = moves.cheapest(start, goals, Order(), scatter)
+    rest = frozenset(goal for goal, way in few.items() if moves.path(way).cost.wire >= order.alpha)
+    if not rest:
+        return few
+    ranks = moves.ranks(order)
+    most = max(few[goal].rank(ranks) for goal in rest)
+    first, every = moves.transitions.number(start), moves.every(scatter)
+    return {**few, **followed(first, rest, moves, order, every, most)}
 
 
 def followed(

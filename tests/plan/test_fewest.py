@@ -18,10 +18,10 @@ from boundaryc.plan.cost import Cost, Order, collectives, price
 from boundaryc.plan.fewest import Fewest
 from boundaryc.plan.path import Path
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import followed, moves, paths, search
+from boundaryc.plan.search import followed, moves, search
 from boundaryc.plan.state import EdgeFacts, Phase, State
 from boundaryc.plan.tables import Planner, planner
-from boundaryc.plan.transitions import Goal
+from boundaryc.plan.transitions import Goal, _transitions
 from tests.plan.stacks import stack, topology
 
 ALPHAS = (1, 300, 1 << 12)
@@ -83,6 +83,20 @@ def test_sizes_choose_among_candidates(boundaries: list[Boundary]) -> None:
 
         assert moves(facts).path(found).cost == everywhere(start, goal, facts, Order()).cost
     assert len(taken) == 2
+
+
+def test_ways_keep_to_the_numbers_of_their_own_moves(boundaries: list[Boundary]) -> None:
+    """States and prices are numbered as they are met: again, once they have been forgotten."""
+    for one in boundaries:
+        goals = frozenset({one.goal})
+        before = moves(one.facts)
+        cost = before.path(before.cheapest(one.start, goals, Order(), one.facts.scatter)[one.goal])
+        moves.cache_clear()
+        _transitions.cache_clear()
+        after = moves(one.facts)
+        found = after.cheapest(one.start, goals, Order(), one.facts.scatter)
+
+        assert after.path(found[one.goal]) == cost
 
 
 def test_candidates_are_few_and_shared_by_meshes_and_widths(boundaries: list[Boundary]) -> None:
@@ -148,7 +162,7 @@ def test_for_many_rows_no_cheaper_way_is_overlooked(boundaries: list[Boundary], 
     for one in boundaries:
         every = everywhere(one.start, one.goal, one.facts, order)
         goals = frozenset({one.goal})
-        found = paths(one.facts, one.start, goals, order, one.facts.scatter)
+        found = moves(one.facts).cheapest(one.start, goals, order, one.facts.scatter)
         path = moves(one.facts).path(found[one.goal])
 
         assert order.rank(path.cost) == order.rank(every.cost)
