@@ -91,6 +91,11 @@ _DIGITS = 80
 _ROOM = 16
 
 
+def sent(rank: int) -> int:
+    """The bytes on the wire of a cost that ranks so where collectives come first."""
+    return (rank >> 4 * _DIGITS) & ((1 << _DIGITS) - 1)
+
+
 def again(rank: int) -> int:
     """The rank of a cost that is paid again and again: all of it comes before any that is not.
 

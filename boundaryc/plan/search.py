@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from boundaryc.plan.candidates import candidates
-from boundaryc.plan.cost import Cost, Order, price, scale
+from boundaryc.plan.cost import Cost, Order, price, scale, sent
 from boundaryc.plan.fewest import Ways
 from boundaryc.plan.path import Path, Way
 from boundaryc.plan.state import EdgeFacts, State
@@ -139,8 +139,8 @@ def _for_many_rows(
     A way with another collective costs ``alpha`` more, and saves at most all that is sent.
     """
     assert order.alpha is not None
-    few = moves.cheapest(start, goals, Order(), scatter)
-    rest = frozenset(goal for goal, way in few.items() if moves.path(way).cost.wire >= order.alpha)
+    few, ranks = moves.cheapest(start, goals, Order(), scatter), moves.ranks(Order())
+    rest = frozenset(goal for goal, way in few.items() if sent(way.rank(ranks)) >= order.alpha)
     if not rest:
         return few
     ranks = moves.ranks(order)
