@@ -151,7 +151,7 @@ FAULTS = (
     _fault(
         "fit-keeps-fixed-gathers",
         "A plan that is fitted to an uneven batch keeps its fixed-size gathers.",
-        "boundaryc/plan/search.py",
+        "boundaryc/plan/path.py",
         "        if op.variable is not facts.variable(",
         "        if op.variable > facts.variable(",
         "planning",
