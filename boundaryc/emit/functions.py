@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -38,10 +38,11 @@ def topology_functions(
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    edges, shared = _by_repetition(plan), reuse or Reuse()
-    result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
+    shared = reuse or Reuse()
+    edges, policies = _by_repetition(plan), _auto_first(plan, topology)
+    result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, edges, policies)
     for variant in topology.row_multiples:
-        make = partial(_variant_functions, plan, topology, variant, edges, shared)
+        make = partial(_variant_functions, plan, result, variant, shared)
         result.add(shared.of_variant("functions", topology, variant, make, sized=_sized))
     return result
 
@@ -51,37 +52,33 @@ def _sized(known: VariantFunctions) -> bool:
 
 
 def _variant_functions(
-    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...], reuse: Reuse
+    plan: StackPlan, functions: TopologyFunctions, variant: str, reuse: Reuse
 ) -> VariantFunctions:
-    known = VariantFunctions(variant, Scope(topology.mesh))
-    uses = list(_uses(plan, topology, variant, edges))
-    _add_between(plan, topology, known, uses, reuse)
-    name_beside(plan, topology, known)
-    _add_drafts(plan, topology, known, uses, reuse)
-    name_functions(plan, topology, known)
+    topology = functions.plan
+    followed = reuse.followed(topology, variant, functions.policies)
+    known = VariantFunctions(variant, followed, Scope(topology.mesh))
+    uses = [Use(edge, number) for number in range(len(followed)) for edge in functions.order]
+    _add_between(plan, known, uses, reuse)
+    name_beside(plan, functions, known)
+    _add_drafts(plan, known, uses, reuse)
+    name_functions(plan, functions, known)
     return known
 
 
-def _add_between(
-    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
-) -> None:
+def _add_between(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
     """First what exits leave in the stream, as the exits name it."""
     cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
-    seen: dict[int, tuple[Between, tuple[Users, ...]]] = {}
     for use in uses:
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        boundary = topology.tables[use.policy][use.column][use.edge]
-        here = id(boundary)  # policies share boundaries, which the plan keeps
-        if here not in seen:
-            shape = _shape(boundary)
-            if shape not in cache:
-                make = partial(_between, plan, known.variant, boundary, reuse)
-                key = ("between", place(known.variant, topology.mesh, boundary))
-                found = reuse.drafted(key, known.scope, make)
-                cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
-            seen[here] = cache[shape]
-        known.between[use], users = seen[here]
+        boundary = known.followed[use.table].table[use.edge]
+        shape = _shape(boundary)
+        if shape not in cache:
+            make = partial(_between, plan, known.variant, boundary, reuse)
+            key = ("between", place(known.variant, known.scope.mesh, boundary))
+            found = reuse.drafted(key, known.scope, make)
+            cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
+        known.between[use], users = cache[shape]
         for each in users:
             each.append(use)
 
@@ -140,24 +137,18 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     return handed_on(plan, boundary, rows)
 
 
-def _add_drafts(
-    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
-) -> None:
+def _add_drafts(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
     cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
-    seen: dict[int, tuple[Drafts, tuple[Users, ...]]] = {}
     for use in uses:
-        boundary = topology.tables[use.policy][use.column][use.edge]
-        here = id(boundary)
-        if here not in seen:
-            shape = _shape(boundary)
-            if shape not in cache:
-                left = _left(known, known.between.get(use))
-                make = partial(_drafts, plan, known.variant, boundary, left)
-                key = ("drafts", left, place(known.variant, topology.mesh, boundary))
-                found = reuse.drafted(key, known.scope, make)
-                cache[shape] = found, tuple(_users(known, found, _how(boundary)))
-            seen[here] = cache[shape]
-        known.drafts[use], users = seen[here]
+        boundary = known.followed[use.table].table[use.edge]
+        shape = _shape(boundary)
+        if shape not in cache:
+            left = _left(known, known.between.get(use))
+            make = partial(_drafts, plan, known.variant, boundary, left)
+            key = ("drafts", left, place(known.variant, known.scope.mesh, boundary))
+            found = reuse.drafted(key, known.scope, make)
+            cache[shape] = found, tuple(_users(known, found, _how(boundary)))
+        known.drafts[use], users = cache[shape]
         for each in users:
             each.append(use)
 
@@ -187,16 +178,9 @@ def _by_repetition(plan: StackPlan) -> tuple[Edge, ...]:
     return tuple(sorted(edges, key=lambda edge: not plan.graph.repeats(edge)))
 
 
-def _uses(
-    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...]
-) -> Iterable[Use]:
-    """Every use in batches of a variant, what `auto` does on even ones first."""
-    policies = sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto)
-    columns = [i for i, one in enumerate(topology.columns) if one.variant == variant]
-    for policy in policies:
-        for column in columns:
-            for edge in edges:
-                yield Use(edge, column, policy)
+def _auto_first(plan: StackPlan, topology: TopologyPlan) -> tuple[str, ...]:
+    """The policies: functions of what `auto` stands for get the plain names."""
+    return tuple(sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto))
 
 
 def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:

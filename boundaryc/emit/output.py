@@ -110,8 +110,8 @@ def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
     for known in functions.variants.values():
         if known.parts:
             continue  # another topology has them too
-        known.told = tuple(edge_lines(plan, functions, known))
-        known.parts = variant_parts(plan, functions, known)
+        known.told = tuple(edge_lines(plan, known))
+        known.parts = variant_parts(plan, known)
         known.parts_beside = access_parts(functions, known)
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
         for part in (*known.parts, *known.parts_beside):

@@ -8,11 +8,11 @@ once for all topologies on which its plans have one form, whatever the other var
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from boundaryc.emit.scope import Scope
-from boundaryc.plan.alike import Forms, form
+from boundaryc.plan.alike import Followed, Forms, form
 from boundaryc.plan.result import Boundary, TopologyPlan
 from boundaryc.topology import Mesh, naming
 from boundaryc.topology.contracts import regime
@@ -48,6 +48,12 @@ class Reuse:
         if not sized(found):
             self._of_variants[key] = found
         return found
+
+    def followed(
+        self, topology: TopologyPlan, variant: str, policies: Iterable[str]
+    ) -> tuple[Followed, ...]:
+        """The different tables of a variant, see `Forms.followed`."""
+        return self._forms.followed(topology, variant, policies)
 
     def drafted(self, key: Hashable, scope: Scope, make: Callable[[Scope], Found]) -> Found:
         """What ``make`` gives for a scope, or has given for one of the same names and ``key``.

@@ -4,35 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import combinations
-from typing import Protocol
 
+from boundaryc.emit.collected import Use, VariantFunctions
 from boundaryc.emit.layout_text import listed, wrapped
 from boundaryc.emit.shown import shown
 from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.plan.alike import Case
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
-
-
-class Place(Protocol):
-    """Where a function runs: an edge, in batches of one column, under one policy."""
-
-    @property
-    def edge(self) -> Edge:
-        """The boundary."""
-
-    @property
-    def column(self) -> int:
-        """The kind of batch, an index into the topology's columns."""
-
-    @property
-    def policy(self) -> str:
-        """The reduction policy."""
 
 
 def when(
     plan: StackPlan,
     topology: TopologyPlan,
-    variant: str,
-    uses: Iterable[Place],
+    known: VariantFunctions,
+    uses: Iterable[Use],
     every: Collection[Edge],
     *,
     leaves: bool,
@@ -43,17 +28,16 @@ def when(
     name does not say what comes next.
     """
     met = [edge for edge in plan.graph.edges() if edge in every]
-    columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
-    by_edge: dict[Edge, set[tuple[str, int]]] = {}
+    by_edge: dict[Edge, list[Use]] = {}
     for use in uses:
-        by_edge.setdefault(use.edge, set()).add((use.policy, use.column))
-    groups: dict[frozenset[tuple[str, int]], list[Edge]] = {}
-    for edge, cases in by_edge.items():
-        groups.setdefault(frozenset(cases), []).append(edge)
+        by_edge.setdefault(use.edge, []).append(use)
+    groups: dict[frozenset[Case], list[Edge]] = {}
+    for edge, own in by_edge.items():
+        groups.setdefault(frozenset(known.cases(own)), []).append(edge)
     texts = []
-    for batches_and_policies, edges in groups.items():
+    for cases, edges in groups.items():
         place = _place(plan, met, edges, leaves=leaves)
-        clauses = _clauses(plan, topology, columns, batches_and_policies)
+        clauses = _clauses(plan, topology, known.variant, cases)
         texts += [", ".join(filter(None, [place, clause])) for clause in clauses]
     return wrapped("when: ", "; ".join(filter(None, texts)) or "always", indent=4)
 
@@ -84,13 +68,14 @@ def _place(plan: StackPlan, every: list[Edge], edges: list[Edge], *, leaves: boo
 def _clauses(
     plan: StackPlan,
     topology: TopologyPlan,
-    columns: list[int],
-    cases: frozenset[tuple[str, int]],
+    variant: str,
+    cases: frozenset[Case],
 ) -> list[str]:
     """Under which policies in which batches; one empty text where it is all of them."""
+    columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
     groups: dict[frozenset[int], list[str]] = {}
     for policy in topology.tables:
-        some = frozenset(column for name, column in cases if name == policy)
+        some = frozenset(case.column for case in cases if case.policy == policy)
         if some:
             groups.setdefault(some, []).append(policy)
     return [_clause(plan, topology, columns, policies, some) for some, policies in groups.items()]

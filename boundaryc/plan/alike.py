@@ -6,6 +6,8 @@ What is made of one such plan, its judgement and its code, serves the others.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from boundaryc.plan.result import Boundary, Table, TopologyPlan
 from boundaryc.plan.state import EdgeFacts
@@ -31,6 +33,21 @@ def _form(topology: TopologyPlan) -> object:
     """How ranks are cut, without how often, and the kinds of batch that there are and are not."""
     atoms = tuple((atom.name, atom.axis) for atom in topology.mesh.atoms)
     return atoms, topology.mesh.axes, topology.columns, topology.skipped
+
+
+class Case(NamedTuple):
+    """Batches of one kind, an index into the columns of a topology, under one policy."""
+
+    policy: str
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A table, and every case of a variant in which it or one of an equal form is followed."""
+
+    table: Table
+    cases: tuple[Case, ...]
 
 
 Form = tuple[Hashable, ...]
@@ -62,6 +79,23 @@ class Forms:
             for policy, tables in topology.tables.items()
         )
         return naming(topology.mesh), tuple(kinds), tables
+
+    def followed(
+        self, topology: TopologyPlan, variant: str, policies: Iterable[str]
+    ) -> tuple[Followed, ...]:
+        """The tables of a variant on a topology that differ in form, by the first case of each.
+
+        Cases are in the order of ``policies``, then of kinds of batch.
+        """
+        found: dict[int, tuple[Table, list[Case]]] = {}
+        for policy in policies:
+            for index, (column, table) in enumerate(
+                zip(topology.columns, topology.tables[policy], strict=True)
+            ):
+                if column.variant == variant:
+                    cases = found.setdefault(self._table(table), (table, []))[1]
+                    cases.append(Case(policy, index))
+        return tuple(Followed(table, tuple(cases)) for table, cases in found.values())
 
     def _table(self, table: Table) -> int:
         number = self._tables.get(id(table))
