@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from boundaryc.emit.around import calls_around
 from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.calls import Calls
@@ -22,7 +21,7 @@ from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.reuse import Reuse, place
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.transfer import transferred, with_inputs
-from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.graph.build import ENTRY, FINAL, Edge, Node
 from boundaryc.language.model import Stack
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access, access
@@ -38,9 +37,11 @@ def topology_functions(
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    shared = reuse or Reuse()
+    shared = reuse or Reuse(plan)
     edges, policies = _by_repetition(plan), _auto_first(plan, topology)
-    result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, edges, policies)
+    result = TopologyFunctions(
+        topology, shared.library.scope(topology.mesh), {}, {}, edges, policies
+    )
     for variant in topology.row_multiples:
         make = partial(_variant_functions, plan, result, variant, shared)
         result.add(shared.of_variant("functions", topology, variant, make, sized=_sized))
@@ -56,7 +57,7 @@ def _variant_functions(
 ) -> VariantFunctions:
     topology = functions.plan
     followed = reuse.followed(topology, variant, functions.policies)
-    known = VariantFunctions(variant, followed, Scope(topology.mesh))
+    known = VariantFunctions(variant, followed, reuse.library.scope(topology.mesh))
     uses = [Use(edge, number) for number in range(len(followed)) for edge in functions.order]
     _add_between(plan, known, uses, reuse)
     name_beside(plan, functions, known)
@@ -91,34 +92,48 @@ def _shape(boundary: Boundary) -> object:
 def _between(
     plan: StackPlan, variant: str, boundary: Boundary, reuse: Reuse, scope: Scope
 ) -> Between:
-    edge, calls = boundary.edge, calls_around(plan, boundary, "")
+    edge, calls = boundary.edge, reuse.calls(boundary)
     demands = regime(variant, scope.mesh)
     ways = access(boundary, demands.rows)
     # Most boundaries differ in what this part does not depend on.
     inputs = demands.attention_in if _inputs_travel(plan.stack) else None
-    key = ("ways", edge, ways.asked, inputs, calls.kept, calls.carried)
-    found = reuse.drafted(key, scope, partial(_ways, plan, edge, ways, calls, inputs))
+    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    found = scope.once(_ways, _stages(edge), ways, calls, plan.stack.pipeline, inputs, mixes)
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
     handed = _handed(plan, boundary, demands.rows)
     if handed is None:
         return found
-    return overlapped(found, handed, demands.rows, scope, calls_around(plan, handed, ""))
+    return overlapped(found, handed, demands.rows, scope, reuse.calls(handed))
 
 
 def _ways(
-    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, inputs: int | None, scope: Scope
+    scope: Scope,
+    edge: Edge,
+    ways: Access,
+    calls: Calls,
+    payload: str | None,
+    inputs: int | None,
+    mixes: bool,
 ) -> Between:
-    """The other ways across a boundary, over a pipeline cut too where there are any."""
-    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    """The other ways across a boundary, over a pipeline cut too where there is a ``payload``.
+
+    ``inputs`` are the rows of token mixers where captures on these go on at cuts; ``mixes``: its
+    consumer is one.
+    """
     found = between(edge, ways, scope, calls, shows=mixes)
-    if plan.stack.pipeline is None or found.access is None:
+    if payload is None or found.access is None:
         return found
-    travels = transferred(edge, ways, scope, calls, found.access, plan.stack.pipeline)
+    travels = transferred(edge, ways, scope, calls, found.access, payload)
     if inputs is not None:
-        travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
+        travels = with_inputs(travels, inputs, ways, scope, payload)
     return replace(found, resume=replace(found.resume, transfer=travels))
+
+
+def _stages(edge: Edge) -> Edge:
+    """The same edge wherever its producer is reached, whatever is captured at it."""
+    return Edge(Node(ENTRY, edge.producer), Node(edge.producer, edge.consumer))
 
 
 def _inputs_travel(stack: Stack) -> bool:
@@ -144,7 +159,7 @@ def _add_drafts(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse
         shape = _shape(boundary)
         if shape not in cache:
             left = _left(known, known.between.get(use))
-            make = partial(_drafts, plan, known.variant, boundary, left)
+            make = partial(_drafts, plan, known.variant, boundary, left, reuse)
             key = ("drafts", left, place(known.variant, known.scope.mesh, boundary))
             found = reuse.drafted(key, known.scope, make)
             cache[shape] = found, tuple(_users(known, found, _how(boundary)))
@@ -161,13 +176,18 @@ def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
 
 
 def _drafts(
-    plan: StackPlan, variant: str, boundary: Boundary, left: tuple[str, str], scope: Scope
+    plan: StackPlan,
+    variant: str,
+    boundary: Boundary,
+    left: tuple[str, str],
+    reuse: Reuse,
+    scope: Scope,
 ) -> Drafts:
     """The functions of a boundary; ``left`` is what its producer leaves in the stream."""
-    found = _draft(plan, scope, boundary, left[0])
+    found = _draft(plan, scope, boundary, reuse.calls(boundary, left[0]))
     handed = left[1] and _handed(plan, boundary, regime(variant, scope.mesh).rows)
     if handed:
-        calls = calls_around(plan, handed, left[1])
+        calls = reuse.calls(handed, left[1])
         found = replace(found, postprocess=postprocess(handed, scope, calls))
     return found
 
@@ -183,15 +203,16 @@ def _auto_first(plan: StackPlan, topology: TopologyPlan) -> tuple[str, ...]:
     return tuple(sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto))
 
 
-def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
+def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, calls: Calls) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
-        calls, copied = calls_around(plan, boundary, ""), copies(plan, boundary.edge)
+        copied = copies(plan, boundary.edge)
         return Drafts(branch_input(boundary, scope, calls, copied=copied))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
-    calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
-    calls = replace(calls, fused=fused if attempted(plan, boundary) else None)
+    fused = fused_sum(plan, scope.mesh, boundary)
+    if attempted(plan, boundary):
+        calls = replace(calls, fused=fused)
     mixes = not boundary.edge.merges and boundary.edge.consumer != FINAL
     mixes = mixes and plan.stack.stage(boundary.edge.consumer).kind != "ffn"
     found = draft(boundary, scope, calls, scoped=scoped, tail=tail, shows=mixes)

@@ -16,7 +16,7 @@ from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
 from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.emit.render import docstring, render
-from boundaryc.emit.reuse import Reuse
+from boundaryc.emit.reuse import Library, Reuse
 from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
@@ -40,9 +40,12 @@ class Output:
     files: Mapping[str, str]
 
 
-def emit(plan: StackPlan, origin: Origin) -> Output:
-    """The files of a planned stack, a function of the arguments alone."""
-    reuse = Reuse()
+def emit(plan: StackPlan, origin: Origin, library: Library | None = None) -> Output:
+    """The files of a planned stack, a function of ``plan`` and ``origin`` alone.
+
+    ``library`` has what other stacks have been given, which saves time where they are alike.
+    """
+    reuse = Reuse(plan, library)
     groups = [each for group in alike(plan.topologies) for each in _functions(plan, group, reuse)]
     functions = [group[0] for group in groups]
     shared = _shared(plan, functions)

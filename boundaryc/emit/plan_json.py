@@ -42,7 +42,7 @@ def shared_plan(plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = N
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    shared = reuse or Reuse()
+    shared = reuse or Reuse(plan)
     boundaries = {
         variant: shared.of_variant(
             "plan", topology, variant, partial(_variant, plan, topology, variant)

@@ -11,19 +11,36 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-from boundaryc.emit.scope import Scope
+from boundaryc.emit.around import Around
+from boundaryc.emit.scope import Known, Scope
 from boundaryc.plan.alike import Followed, Forms, form
-from boundaryc.plan.result import Boundary, TopologyPlan
+from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
 from boundaryc.topology import Mesh, naming
 from boundaryc.topology.contracts import regime
 
 Found = TypeVar("Found")
 
 
-class Reuse:
-    """What has been drafted for one stack."""
+class Library:
+    """What has been drafted for any stack, by the names of a mesh, see `Scope.once`."""
 
     def __init__(self) -> None:
+        self._known: dict[Hashable, Known] = {}
+
+    def scope(self, mesh: Mesh) -> Scope:
+        """A scope that has it."""
+        return Scope(mesh, self._known.setdefault(naming(mesh), {}))
+
+
+class Reuse:
+    """What has been drafted for one stack; ``library`` has what serves others too.
+
+    ``calls`` are the operations around its boundaries.
+    """
+
+    def __init__(self, plan: StackPlan, library: Library | None = None) -> None:
+        self.calls = Around(plan)
+        self.library = library or Library()
         self._known: dict[Hashable, tuple[object, Scope]] = {}
         self._forms = Forms()
         self._of_variants: dict[Hashable, object] = {}
@@ -64,7 +81,7 @@ class Reuse:
         if whole in self._known:
             found, used = self._known[whole]
         else:
-            used = Scope(scope.mesh)
+            used = Scope(scope.mesh, scope.known)
             found = make(used)
             if not used.sized:
                 self._known[whole] = found, used

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import EdgeFacts, State
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An operation of a path with the states around it."""
+class Step(NamedTuple):
+    """An operation of a path with the states around it; a tuple, because many are compared."""
 
     op: ops.Operation
     before: State
