@@ -6,9 +6,9 @@ Its summary is what the runtime says in the log when the topology is loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from boundaryc.emit.plan_text import op_text
@@ -17,8 +17,8 @@ from boundaryc.emit.scope import Scope
 from boundaryc.emit.summary import summaries
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan import ops
-from boundaryc.plan.alike import Case, Followed
-from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.plan.alike import Case, Followed, Kinds, kinds_of
+from boundaryc.plan.result import Column, StackPlan, TopologyPlan
 from boundaryc.plan.state import NO_RESIDUAL, Phase, State
 from boundaryc.plan.transitions import Goal
 
@@ -116,12 +116,13 @@ def _variant(plan: StackPlan, topology: TopologyPlan, variant: str, reuse: Reuse
     """The boundaries of a variant, which name no size."""
     followed = reuse.followed(topology, variant, topology.tables)
     scope = reuse.library.scope(topology.mesh)
+    kinds = kinds_of(topology, variant)
     whens: dict[tuple[int, ...], Dumped] = {}
 
     def when(tables: tuple[int, ...]) -> Dumped:
         if tables not in whens:
-            cases = {case for table in tables for case in followed[table].cases}
-            whens[tables] = _dumped(_when(topology, variant, cases), PLAN + 1, key="when")
+            cases = frozenset(case for table in tables for case in followed[table].cases)
+            whens[tables] = _when(kinds, tuple(topology.tables), cases)
         return whens[tables]
 
     edges = [_edge(scope, followed, edge, when) for edge in plan.graph.edges()]
@@ -155,30 +156,28 @@ def _edge(
     }
 
 
-def _when(topology: TopologyPlan, variant: str, cases: Set[Case]) -> list[dict[str, object]] | str:
+@lru_cache(maxsize=8192)
+def _when(kinds: Kinds, every: tuple[str, ...], cases: frozenset[Case]) -> Dumped:
     """Policies with the kinds of batch for which each takes a plan, equal ones together."""
-    every = [i for i, column in enumerate(topology.columns) if column.variant == variant]
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for policy in topology.tables:
-        indexes = tuple(index for index in every if Case(policy, index) in cases)
-        if indexes:
-            groups.setdefault(indexes, []).append(policy)
-    if groups == {tuple(every): list(topology.tables)}:
-        return "always"
-    return [
+    groups: dict[Kinds, list[str]] = {}
+    for policy in every:
+        some = tuple(kind for kind in kinds if Case(policy, kind[0]) in cases)
+        if some:
+            groups.setdefault(some, []).append(policy)
+    if groups == {kinds: list(every)}:
+        return _dumped("always", PLAN + 1, key="when")
+    found = [
         {
             "policies": policies,
-            "even": "any"
-            if list(indexes) == every
-            else [list(topology.columns[index].even) for index in indexes],
-            **_sizes(topology, indexes),
+            "even": "any" if some == kinds else [list(column.even) for _, column in some],
+            **_sizes([column for _, column in some]),
         }
-        for indexes, policies in groups.items()
+        for some, policies in groups.items()
     ]
+    return _dumped(found, PLAN + 1, key="when")
 
 
-def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object]:
-    columns = [topology.columns[index] for index in indexes]
+def _sizes(columns: Sequence[Column]) -> dict[str, object]:
     found: dict[str, object] = {}
     if any(column.few is not None for column in columns):
         found["few"] = [column.few for column in columns]

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from boundaryc.plan.result import Boundary, Table, TopologyPlan
+from boundaryc.plan.result import Boundary, Column, Table, TopologyPlan
 from boundaryc.plan.state import EdgeFacts
 from boundaryc.topology import naming
 
@@ -50,6 +50,15 @@ class Followed:
     cases: tuple[Case, ...]
 
 
+Kinds = tuple[tuple[int, Column], ...]
+"""Kinds of batch with their numbers."""
+
+
+def kinds_of(topology: TopologyPlan, variant: str) -> Kinds:
+    """The kinds of batch of a variant."""
+    return tuple((i, one) for i, one in enumerate(topology.columns) if one.variant == variant)
+
+
 Form = tuple[Hashable, ...]
 """Names of the mesh, kinds of batch with their numbers, and by policy the plans of each."""
 
@@ -73,12 +82,12 @@ class Forms:
         dense FFNs and experts are sharded over shows in the plans. Kinds of batch come with their
         numbers, by which functions may be told apart.
         """
-        kinds = [(i, one) for i, one in enumerate(topology.columns) if one.variant == variant]
+        kinds = kinds_of(topology, variant)
         tables = tuple(
             (policy, *(self._table(tables[index]) for index, _ in kinds))
             for policy, tables in topology.tables.items()
         )
-        return naming(topology.mesh), tuple(kinds), tables
+        return naming(topology.mesh), kinds, tables
 
     def followed(
         self, topology: TopologyPlan, variant: str, policies: Iterable[str]
@@ -88,13 +97,12 @@ class Forms:
         Cases are in the order of ``policies``, then of kinds of batch.
         """
         found: dict[int, tuple[Table, list[Case]]] = {}
+        kinds = kinds_of(topology, variant)
         for policy in policies:
-            for index, (column, table) in enumerate(
-                zip(topology.columns, topology.tables[policy], strict=True)
-            ):
-                if column.variant == variant:
-                    cases = found.setdefault(self._table(table), (table, []))[1]
-                    cases.append(Case(policy, index))
+            for index, _ in kinds:
+                table = topology.tables[policy][index]
+                cases = found.setdefault(self._table(table), (table, []))[1]
+                cases.append(Case(policy, index))
         return tuple(Followed(table, tuple(cases)) for table, cases in found.values())
 
     def _table(self, table: Table) -> int:
