@@ -109,11 +109,10 @@ def without_output(calls: Calls) -> Calls:
 
 
 @lru_cache(maxsize=2048)
-def left_by(calls: Calls, producer: str) -> Calls:
+def ending(calls: Calls) -> Calls:
     """What can be done with an output before it is read, whatever reads it."""
     return replace(
-        onwards(calls),
-        producer=producer,
+        calls,
         consumer="",
         shown="",
         captures=(),
@@ -123,7 +122,14 @@ def left_by(calls: Calls, producer: str) -> Calls:
         latent=False,
         enter=None,
         norm=USUAL,
+        addition=False,
     )
+
+
+@lru_cache(maxsize=2048)
+def left_by(calls: Calls, producer: str) -> Calls:
+    """What a model can do with an output between two stages; ``producer`` is what left it."""
+    return replace(onwards(ending(calls)), producer=producer)
 
 
 @dataclass(slots=True)
