@@ -63,7 +63,7 @@ class VariantFunctions:
     ``scope`` what all of them need. ``parts`` and ``parts_beside`` are the modules of both,
     ``homes`` and ``homes_beside`` say in which of them a name is; ``texts`` has a module without
     its docstring. ``told`` is what is sent at each boundary. ``names`` are whole names that have
-    been asked for.
+    been asked for, by the identities of drafts and of what is beside them.
     """
 
     variant: str
@@ -82,7 +82,7 @@ class VariantFunctions:
     homes_beside: dict[str, str] = field(default_factory=dict)
     told: tuple[str, ...] = ()
     texts: dict[str, str] = field(default_factory=dict)
-    names: dict[Use, Mapping[str, str]] = field(default_factory=dict)
+    names: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
 
     def cases(self, uses: Iterable[Use]) -> set[Case]:
         """The batches and policies in which a function with these uses runs somewhere."""
@@ -111,6 +111,10 @@ class TopologyFunctions:
         for number, followed in enumerate(known.followed):
             self.tables.update(dict.fromkeys(followed.cases, number))
         self.scope.add(known.scope)
+
+    def followed(self, policy: str) -> tuple[int, ...]:
+        """The tables that are followed under a policy: all is the same where these are."""
+        return tuple(self.tables[Case(policy, i)] for i in range(len(self.plan.columns)))
 
     def use(self, edge: Edge, column: int, policy: str) -> tuple[VariantFunctions, Use]:
         """What runs at a boundary in batches of one kind under one policy, and of which variant."""

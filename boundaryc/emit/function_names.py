@@ -188,9 +188,11 @@ def names_by_use(known: VariantFunctions, use: Use) -> Mapping[str, str]:
     ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``. A
     stage that may run without an exit has ``postprocess``.
     """
-    if use not in known.names:
-        known.names[use] = _names(known, known.drafts[use], known.between.get(use), use.edge)
-    return known.names[use]
+    drafts, beside = known.drafts[use], known.between.get(use)
+    key = (id(drafts), id(beside))  # which are kept with them
+    if key not in known.names:
+        known.names[key] = _names(known, drafts, beside, use.edge)
+    return known.names[key]
 
 
 def _names(

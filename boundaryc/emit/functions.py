@@ -27,7 +27,7 @@ from boundaryc.plan import ops
 from boundaryc.plan.access import Access, access
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.topology.contracts import regime
+from boundaryc.topology.contracts import Regime, regime
 
 
 def topology_functions(
@@ -68,32 +68,28 @@ def _variant_functions(
 
 def _add_between(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
     """First what exits leave in the stream, as the exits name it."""
-    cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
+    cache: dict[tuple[Edge, int], tuple[Between, tuple[Users, ...]]] = {}
+    demands = regime(known.variant, known.scope.mesh)
+    where = place(known.scope.mesh, demands)
     for use in uses:
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        boundary = known.followed[use.table].table[use.edge]
-        shape = _shape(boundary)
-        if shape not in cache:
-            make = partial(_between, plan, known.variant, boundary, reuse)
-            key = ("between", place(known.variant, known.scope.mesh, boundary))
-            found = reuse.drafted(key, known.scope, make)
-            cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
-        known.between[use], users = cache[shape]
+        followed = known.followed[use.table]
+        here = (use.edge, followed.plans[use.edge])
+        if here not in cache:
+            boundary = followed.table[use.edge]
+            make = partial(_between, plan, demands, boundary, reuse)
+            found = reuse.drafted(("between", where, here), known.scope, make)
+            cache[here] = found, tuple(_users_between(known, found, _how(boundary)))
+        known.between[use], users = cache[here]
         for each in users:
             each.append(use)
 
 
-def _shape(boundary: Boundary) -> object:
-    """What its functions depend on: in one variant other facts show in the operations only."""
-    return (boundary.edge, boundary.start, boundary.goal, boundary.path.ops)
-
-
 def _between(
-    plan: StackPlan, variant: str, boundary: Boundary, reuse: Reuse, scope: Scope
+    plan: StackPlan, demands: Regime, boundary: Boundary, reuse: Reuse, scope: Scope
 ) -> Between:
     edge, calls = boundary.edge, reuse.calls(boundary)
-    demands = regime(variant, scope.mesh)
     ways = access(boundary, demands.rows)
     # Most boundaries differ in what this part does not depend on.
     inputs = demands.attention_in if _inputs_travel(plan.stack) else None
@@ -153,17 +149,19 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
 
 
 def _add_drafts(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
-    cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
+    cache: dict[tuple[Edge, int], tuple[Drafts, tuple[Users, ...]]] = {}
+    demands = regime(known.variant, known.scope.mesh)
+    where = place(known.scope.mesh, demands)
     for use in uses:
-        boundary = known.followed[use.table].table[use.edge]
-        shape = _shape(boundary)
-        if shape not in cache:
+        followed = known.followed[use.table]
+        here = (use.edge, followed.plans[use.edge])
+        if here not in cache:
+            boundary = followed.table[use.edge]
             left = _left(known, known.between.get(use))
-            make = partial(_drafts, plan, known.variant, boundary, left, reuse)
-            key = ("drafts", left, place(known.variant, known.scope.mesh, boundary))
-            found = reuse.drafted(key, known.scope, make)
-            cache[shape] = found, tuple(_users(known, found, _how(boundary)))
-        known.drafts[use], users = cache[shape]
+            make = partial(_drafts, plan, demands, boundary, left, reuse)
+            found = reuse.drafted(("drafts", where, here, left), known.scope, make)
+            cache[here] = found, tuple(_users(known, found, _how(boundary)))
+        known.drafts[use], users = cache[here]
         for each in users:
             each.append(use)
 
@@ -177,7 +175,7 @@ def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
 
 def _drafts(
     plan: StackPlan,
-    variant: str,
+    demands: Regime,
     boundary: Boundary,
     left: tuple[str, str],
     reuse: Reuse,
@@ -185,7 +183,7 @@ def _drafts(
 ) -> Drafts:
     """The functions of a boundary; ``left`` is what its producer leaves in the stream."""
     found = _draft(plan, scope, boundary, reuse.calls(boundary, left[0]))
-    handed = left[1] and _handed(plan, boundary, regime(variant, scope.mesh).rows)
+    handed = left[1] and _handed(plan, boundary, demands.rows)
     if handed:
         calls = reuse.calls(handed, left[1])
         found = replace(found, postprocess=postprocess(handed, scope, calls))

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from boundaryc.emit.around import Around
 from boundaryc.emit.scope import Known, Scope
-from boundaryc.plan.alike import Followed, Forms, form
-from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
+from boundaryc.plan.alike import Followed, Forms
+from boundaryc.plan.result import StackPlan, TopologyPlan
 from boundaryc.topology import Mesh, naming
-from boundaryc.topology.contracts import regime
+from boundaryc.topology.contracts import Regime
 
 Found = TypeVar("Found")
 
@@ -80,24 +80,21 @@ class Reuse:
         return self._of_stack[kind]  # type: ignore[return-value]  # a kind has one type
 
     def drafted(self, key: Hashable, scope: Scope, make: Callable[[Scope], Found]) -> Found:
-        """What ``make`` gives for a scope, or has given for one of the same names and ``key``.
+        """What ``make`` gives for a scope, or has given for one of the same ``key``, see `place`.
 
         What says how many ranks a group has is for one topology alone.
         """
-        whole = (naming(scope.mesh), key)
-        if whole in self._known:
-            found, used = self._known[whole]
+        if key in self._known:
+            found, used = self._known[key]
         else:
             used = Scope(scope.mesh, scope.known)
             found = make(used)
             if not used.sized:
-                self._known[whole] = found, used
+                self._known[key] = found, used
         scope.add(used)
         return found  # type: ignore[return-value]  # a key belongs to one kind of draft
 
 
-def place(variant: str, mesh: Mesh, boundary: Boundary) -> Hashable:
-    """What the functions of a boundary depend on, beside the stack and the names of a mesh."""
-    demands = regime(variant, mesh)
-    rows, facts = (demands.rows, demands.attention_in), form(boundary.facts)
-    return rows, boundary.edge, boundary.start, boundary.goal, boundary.path.ops, facts
+def place(mesh: Mesh, demands: Regime) -> Hashable:
+    """What the functions of a boundary depend on, beside the stack and the boundary's plan."""
+    return naming(mesh), demands.rows, demands.attention_in

@@ -119,7 +119,7 @@ def _boundaries(
     found: dict[tuple[object, ...], Constant] = {}
     alike: dict[tuple[int, ...], list[tuple[Edge, Constant]]] = {}
     for policy in functions.policies:
-        followed = tuple(functions.tables[Case(policy, column)] for column in kept)
+        followed = functions.followed(policy)
         if followed not in alike:
             alike[followed] = [
                 (edge, found.setdefault((base, *row), Constant(base.upper(), tuple(row))))
@@ -200,10 +200,14 @@ def _policies(
     layers: dict[Layer, Constant] = {}
     by_shape: dict[str, list[Layer]] = {}
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
+    alike: dict[tuple[int, ...], list[Layer]] = {}
     for policy in functions.policies:
-        by_shape[policy] = [
-            _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
-        ]
+        followed = functions.followed(policy)
+        if followed not in alike:
+            alike[followed] = [
+                _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
+            ]
+        by_shape[policy] = alike[followed]
         for layer, shape in zip(by_shape[policy], pattern.shapes, strict=True):
             base = f"{'_'.join(layer.kind.stages or ('empty',)).upper()}_LAYER"
             constant = layers.setdefault(layer, Constant(base, ()))
