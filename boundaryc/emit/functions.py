@@ -9,7 +9,7 @@ from functools import partial
 from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.calls import Calls
-from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
+from boundaryc.emit.collected import DraftT, Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
 from boundaryc.emit.drafting import draft
 from boundaryc.emit.drafts import Drafts
@@ -242,25 +242,36 @@ Users = list[Use]
 """The places that need a function, for more to be added."""
 
 
+def _named(
+    known: dict[tuple[object, ...], Named[DraftT]], draft: DraftT, how: str
+) -> Named[DraftT]:
+    """What is known of a draft, which is recorded if it is new."""
+    key = draft.key
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Named(draft, how=how)
+    return found
+
+
 def _users(known: VariantFunctions, drafts: Drafts, how: str) -> Iterator[Users]:
     """The places of all functions of a boundary, which are recorded if they are new."""
     every = (drafts.prepare, drafts.leave, drafts.merge, drafts.postprocess)
     functions = [one for one in every if one]
     if drafts.exit:
         functions += drafts.exit.functions()
-        yield known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how)).uses
+        yield _named(known.exits, drafts.exit, how).uses
     for function in functions:
-        yield known.functions.setdefault(function.key, Named(function, how=how)).uses
+        yield _named(known.functions, function, how).uses
 
 
 def _users_between(known: VariantFunctions, found: Between, how: str) -> Iterator[Users]:
     for function in found.functions():
-        named = known.beside.setdefault(function.key, Named(function, how=how))
+        named = _named(known.beside, function, how)
         if function.crossing and function.crossing not in named.crossings:
             named.crossings.append(function.crossing)
         yield named.uses
-    yield known.resumes.setdefault(found.resume.key, Named(found.resume, how=how)).uses
+    yield _named(known.resumes, found.resume, how).uses
     travels = found.resume.transfer
     for output in (*found.accesses, travels and travels.arrived):
         if output:
-            yield known.accesses.setdefault(output.key, Named(output, how=how)).uses
+            yield _named(known.accesses, output, how).uses
