@@ -23,8 +23,8 @@ from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.table_parts import table_files
-from boundaryc.emit.tables import TopologyTables, topology_tables
-from boundaryc.emit.topology_views import layout_view
+from boundaryc.emit.tables import topology_tables
+from boundaryc.emit.topology_views import layout_view, table_lines
 from boundaryc.emit.variant_views import edge_lines, variant_doc, variant_parts
 from boundaryc.emit.views import ModuleView
 from boundaryc.plan.alike import alike
@@ -54,10 +54,12 @@ def emit(plan: StackPlan, origin: Origin, library: Library | None = None) -> Out
     pattern = layer_pattern(plan)
     for group in groups:
         tables = topology_tables(plan, group[0], pattern)
+        lines = table_lines(plan, group[0], tables)
         common = shared_plan(plan, group[0].plan, reuse)
         for topology in group:
             name = topology.plan.spec.name
-            own = _topology(plan, topology, tables, origin, shared)
+            written = table_files(plan, topology.plan, tables, lines)
+            own = _topology(plan, topology, written, origin, shared)
             modules |= {f"{name}/{file}": text for file, text in own.items()}
             plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, common)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
@@ -136,12 +138,15 @@ def _text(plan: StackPlan, part: Part, known: VariantFunctions) -> str:
 def _topology(
     plan: StackPlan,
     functions: TopologyFunctions,
-    tables: TopologyTables,
+    tables: tuple[str, Mapping[str, str]],
     origin: Origin,
     shared: Mapping[str, str],
 ) -> dict[str, str]:
-    """The modules of one topology, which run with those that all topologies share."""
-    tables_text, boundaries = table_files(plan, functions, tables)
+    """The modules of one topology, which run with those that all topologies share.
+
+    ``tables`` are its own module, and further ones.
+    """
+    tables_text, boundaries = tables
     modules = {
         "__init__.py": tables_text,
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),

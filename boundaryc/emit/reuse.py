@@ -44,7 +44,7 @@ class Reuse:
         self._known: dict[Hashable, tuple[object, Scope]] = {}
         self._forms = Forms()
         self._of_variants: dict[Hashable, object] = {}
-        self._of_stack: dict[str, object] = {}
+        self._of_stack: dict[Hashable, object] = {}
 
     def of_variant(
         self,
@@ -73,11 +73,12 @@ class Reuse:
         """The different tables of a variant, see `Forms.followed`."""
         return self._forms.followed(topology, variant, policies)
 
-    def of_stack(self, kind: str, make: Callable[[], Found]) -> Found:
-        """What ``make`` gives for the stack; ``kind`` says what that is."""
-        if kind not in self._of_stack:
-            self._of_stack[kind] = make()
-        return self._of_stack[kind]  # type: ignore[return-value]  # a kind has one type
+    def of_stack(self, kind: str, make: Callable[[], Found], *values: Hashable) -> Found:
+        """What ``make`` gives for the stack and ``values``; ``kind`` says what that is."""
+        key = (kind, values)
+        if key not in self._of_stack:
+            self._of_stack[key] = make()
+        return self._of_stack[key]  # type: ignore[return-value]  # a kind has one type
 
     def drafted(self, key: Hashable, scope: Scope, make: Callable[[Scope], Found]) -> Found:
         """What ``make`` gives for a scope, or has given for one of the same ``key``, see `place`.

@@ -18,9 +18,10 @@ from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
 from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan import ops
-from boundaryc.plan.alike import Case
+from boundaryc.plan.alike import Case, Followed
 from boundaryc.plan.cost import price
 from boundaryc.plan.result import Boundary, Column, StackPlan, TopologyPlan
+from boundaryc.topology import naming
 from boundaryc.topology.contracts import obeys_policy
 
 NO_GAIN = "no plan is better for it"
@@ -70,7 +71,7 @@ def _runs(
     """The collectives of a layer in batches of a variant, by policy and kind of batch."""
     sent: dict[Case, tuple[str, ...]] = {}
     for followed in reuse.followed(topology, variant, topology.tables):
-        each = (_sent(topology, followed.table[edge]) for edge in layer.edges)
+        each = (_known(topology, followed, edge, reuse) for edge in layer.edges)
         sent.update(dict.fromkeys(followed.cases, tuple(text for texts in each for text in texts)))
     kinds = [i for i, column in enumerate(topology.columns) if column.variant == variant]
     return {
@@ -104,14 +105,21 @@ def _count(collectives: int) -> str:
     return f"{collectives} collective{'s' * (collectives != 1)}"
 
 
-def _sent(topology: TopologyPlan, boundary: Boundary) -> Iterator[str]:
-    state = boundary.start
+def _known(topology: TopologyPlan, followed: Followed, edge: Edge, reuse: Reuse) -> tuple[str, ...]:
+    """The collectives of a boundary, found once for all topologies with the same names."""
+    find = partial(_sent, topology, followed.table[edge])
+    return reuse.of_stack("sent", find, naming(topology.mesh), followed.plans[edge])
+
+
+def _sent(topology: TopologyPlan, boundary: Boundary) -> tuple[str, ...]:
+    state, texts = boundary.start, []
     for op in boundary.path.ops:
         if price(op, state, boundary.facts).collectives:
-            yield op_text(topology.mesh, op).removesuffix(" variable")
+            texts.append(op_text(topology.mesh, op).removesuffix(" variable"))
         after = op.apply(state, boundary.facts)
         assert after is not None
         state = after
+    return tuple(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,10 @@ class _Behind:
             for variant in topology.row_multiples
         }
         self._known: dict[tuple[str, str, str], _Does] = {}
+        self._edges: dict[str, list[Edge]] = {}
+        for edge in plan.graph.edges():
+            if not edge.forks:
+                self._edges.setdefault(edge.producer, []).append(edge)
 
     def __call__(self, policy: str, stage: str, variant: str = "") -> _Does:
         """What those behind ``stage`` do, in batches of one variant or of all."""
@@ -142,14 +154,12 @@ class _Behind:
         return known
 
     def _found(self, policy: str, stage: str, variant: str) -> _Does:
-        edges = [edge for edge in self.plan.graph.edges() if edge.producer == stage]
-        edges = [edge for edge in edges if not edge.forks]
         kinds, owes = set[type[ops.Operation]](), False
         for name, every in self._followed.items():
             for followed in every if variant in ("", name) else ():
                 if all(case.policy != policy for case in followed.cases):
                     continue
-                for edge in edges:
+                for edge in self._edges.get(stage, ()):
                     boundary = followed.table[edge]
                     owes = owes or bool(boundary.start.owes)
                     kinds.update(map(type, boundary.path.ops))
