@@ -56,7 +56,7 @@ def merged(columns: Sequence[Column], behaviours: Sequence[Hashable]) -> tuple[i
     return _merged(tuple(columns), tuple(alike))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _merged(columns: tuple[Column, ...], alike: tuple[int, ...]) -> tuple[int, ...]:
     """The same, with numbers for behaviours: many topologies have the same kinds of batch."""
     kinds = {

@@ -156,7 +156,7 @@ def _edge(
     }
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _when(kinds: Kinds, every: tuple[str, ...], cases: frozenset[Case]) -> Dumped:
     """Policies with the kinds of batch for which each takes a plan, equal ones together."""
     groups: dict[Kinds, list[str]] = {}

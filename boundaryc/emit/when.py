@@ -67,7 +67,7 @@ def _place(plan: StackPlan, every: list[Edge], edges: list[Edge], *, leaves: boo
     return ", ".join(words)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _clauses(
     kinds: Kinds, every: tuple[str, ...], auto: str, cases: frozenset[Case]
 ) -> tuple[str, ...]:
