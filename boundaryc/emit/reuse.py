@@ -29,7 +29,7 @@ class Library:
 
     def scope(self, mesh: Mesh) -> Scope:
         """A scope that has it."""
-        return Scope(mesh, self._known.setdefault(naming(mesh), {}))
+        return Scope(mesh, self._known.setdefault(naming(mesh), Known()))
 
 
 class Reuse:

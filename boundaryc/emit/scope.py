@@ -23,8 +23,15 @@ class Needs(NamedTuple):
     fused: frozenset[FusedSum]
 
 
-Known = dict[Hashable, tuple[object, Needs]]
-"""What has been drafted on meshes of the same names, by what it was drafted from."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has been drafted on meshes of the same names, by what it was drafted from.
+
+    ``needs`` has each kind of needs once, as there are few.
+    """
+
+    drafts: dict[Hashable, tuple[object, Needs]] = field(default_factory=dict)
+    needs: dict[Needs, Needs] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,7 +47,7 @@ class Scope:
     """
 
     mesh: Mesh
-    known: Known = field(default_factory=dict, repr=False)
+    known: Known = field(default_factory=Known, repr=False)
     groups: set[int] = field(default_factory=set)
     rows: set[tuple[int, int]] = field(default_factory=set)
     orders: set[int] = field(default_factory=set)
@@ -75,13 +82,14 @@ class Scope:
         topology and every stack. What says how many ranks a group has is for one topology alone.
         """
         key = (make, values)
-        known = self.known.get(key)
+        known = self.known.drafts.get(key)
         if known is None:
             used = Scope(self.mesh, self.known)
             found = make(used, *values)
             self.add(used)
             if not used.sized:
-                self.known[key] = found, used.needs
+                needs = used.needs
+                self.known.drafts[key] = found, self.known.needs.setdefault(needs, needs)
             return found
         self.add(known[1])
         return known[0]  # type: ignore[return-value]  # what this function gave

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from boundaryc.plan import ops
@@ -25,9 +26,16 @@ def replayed(
     found: list[Step] = []
     for op in operations:
         after = _applied(op, state, facts)
-        found.append(Step(op, state, after))
-        state = after
+        step = _one(Step(op, state, after))
+        found.append(step)
+        state = step.after
     return tuple(found)
+
+
+@lru_cache(maxsize=16384)
+def _one(step: Step) -> Step:
+    """Equal steps are one object: they are kept with what has been drafted of them."""
+    return step
 
 
 def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
