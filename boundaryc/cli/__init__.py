@@ -7,6 +7,7 @@ Standard output carries the result, standard error what people should read. Exit
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -29,8 +30,10 @@ class Exit(IntEnum):
 def script() -> NoReturn:
     """The process of one command.
 
-    It ends without taking apart all that it remembers, which takes longer than many commands.
+    It looks for no cycles unless the command asks for it, and ends without taking apart all that it
+    remembers: either would take longer than many commands.
     """
+    gc.disable()
     code = main()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

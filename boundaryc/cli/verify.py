@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import shlex
 import sys
@@ -142,6 +143,7 @@ def verify(file: Path, out: Path, seed: int, jobs: int, as_json: bool, **chosen:
         return _against(file, chosen)
     selection = _selection(chosen)
     _needs_greenlet()
+    gc.enable()  # ranks leave cycles behind
     from boundaryc.verify.meaning import OperationError
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def watching(how: Style, files: Sequence[Path], compile_: Callable[[], None]) ->
     except ImportError:
         message = "--watch needs watchfiles: pip install 'boundaryc[watch]'"
         raise click.UsageError(message) from None
+    gc.enable()  # this command lasts
     folders = sorted({path.absolute().parent for path in files})
     try:
         seen = _stamps(files)

@@ -202,16 +202,17 @@ class _Places:
         """Builds the new tree beside the old one."""
         for name in sorted({"", *_folders(written)}):
             (self.new / name).mkdir(parents=True, exist_ok=True)
+        new = str(self.new)
         for name, text in written.items():  # thousands: without a path object for each
-            with open(f"{self.new}/{name}", "wb") as file:  # noqa: PTH123
+            with open(f"{new}/{name}", "wb") as file:  # noqa: PTH123
                 file.write(text.encode())
         for name in tree.names():
             if name not in written and name not in removed:
                 _link(tree.folder / name, self.new / name)
         _link_caches(tree.folder, self.new, written)
-        for folder in [self.new, *(path for path in self.new.rglob("*") if path.is_dir())]:
-            before = tree.folder / folder.relative_to(self.new)
-            if before.is_dir():
+        for before, _, _ in os.walk(tree.folder):
+            folder = self.new / Path(before).relative_to(tree.folder)
+            if folder.is_dir():
                 shutil.copymode(before, folder)
 
     def swap(self) -> None:

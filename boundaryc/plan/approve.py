@@ -11,13 +11,12 @@ from functools import lru_cache
 
 from boundaryc.plan.access import Ops
 from boundaryc.plan.alike import alike, form
-from boundaryc.plan.cost import Cost
 from boundaryc.plan.cuts import cut_plans
 from boundaryc.plan.judge import declarations
+from boundaryc.plan.path import Way
 from boundaryc.plan.provenance import DeclaredGoal, DeclaredStart, check
 from boundaryc.plan.provenance_batches import count_vectors, size_vectors
 from boundaryc.plan.result import Boundary, StackPlan, Table, TopologyPlan
-from boundaryc.plan.search import Path
 from boundaryc.topology.contracts import regime
 
 
@@ -59,7 +58,7 @@ def _judge(plan: StackPlan, boundary: Boundary, rows: int, atoms: int) -> None:
     """
     declared = declarations(boundary)
     for way, ops in (("", boundary.path.ops), *cut_plans(plan, boundary, rows)):
-        even = boundary.facts.even & Path(ops, Cost()).fixed
+        even = boundary.facts.even & Way(ops).fixed
         fault = _fault(ops, atoms, even, *declared)
         if fault is not None:
             words = f"{boundary.edge.producer} -> {boundary.edge.consumer}"

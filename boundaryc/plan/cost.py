@@ -73,24 +73,35 @@ class Order:
 
     alpha: int | None = None
 
-    def rank(self, cost: Cost, *, repeats: bool = False) -> int:
+    def rank(self, cost: Cost) -> int:
         """One number that orders costs as their fields do, one after the other, and adds up.
 
-        Each field has ``_DIGITS`` bits of its own; a sum that outgrew them would be an error.
-        ``repeats``: the cost is paid again and again, so all of it comes before any that is not: in
-        a deep stack a byte in every layer outweighs a collective at its end.
+        Each field has ``_DIGITS`` bits of its own, and room in these for a sum of thousands.
         """
         collectives, wire, device, joins, before, operations = cost
         if self.alpha is not None:
             collectives, wire = 0, wire + self.alpha * collectives
-        if (collectives | wire | device | joins | before | operations) >> _DIGITS:
-            raise OverflowError(f"a part of {cost} does not fit into {_DIGITS} bits")
+        if (collectives | wire | device | joins | before | operations) >> (_DIGITS - _ROOM):
+            raise OverflowError(f"a part of {cost} does not fit into {_DIGITS - _ROOM} bits")
         rank = operations | before << _DIGITS | joins << 2 * _DIGITS | device << 3 * _DIGITS
-        rank |= wire << 4 * _DIGITS | collectives << 5 * _DIGITS
-        return rank << 6 * _DIGITS if repeats else rank
+        return rank | wire << 4 * _DIGITS | collectives << 5 * _DIGITS
 
 
-_DIGITS = 64
+_DIGITS = 80
+_ROOM = 16
+
+
+def sent(rank: int) -> int:
+    """The bytes on the wire of a cost that ranks so where collectives come first."""
+    return (rank >> 4 * _DIGITS) & ((1 << _DIGITS) - 1)
+
+
+def again(rank: int) -> int:
+    """The rank of a cost that is paid again and again: all of it comes before any that is not.
+
+    In a deep stack a byte in every layer outweighs a collective at its end.
+    """
+    return rank << 6 * _DIGITS
 
 
 def scale(facts: EdgeFacts) -> EdgeFacts:

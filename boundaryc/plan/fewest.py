@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from heapq import heappop, heappush
 
 from boundaryc.plan.cost import collectives
-from boundaryc.plan.state import EdgeFacts, Widths
+from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, Widths
 from boundaryc.plan.transitions import Goal, Step, Transitions, transitions
 
 Ways = Mapping[int, tuple[Step, ...]]
@@ -26,6 +25,7 @@ class Fewest:
         self.transitions = every
         self._counts = _Counts(form, every)
         self._known: dict[tuple[int, frozenset[Goal], int], Ways] = {}
+        self._left: dict[tuple[int, int, int], _Left] = {}
 
     def __call__(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
         """The steps on a way from the state ``first`` to one of ``goals`` with the fewest.
@@ -40,33 +40,78 @@ class Fewest:
 
     def _found(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
         steps, ends = self.transitions.scattering(scatter), self.transitions.goals
-        counts = self._counts
-        least, done = {first: 0}, set[int]()
+        counts, least, left = self._counts, {first: 0}, self._ahead(goals)
         before: dict[int, list[tuple[int, int]]] = {first: []}
-        met, furthest = set[Goal](), -1
-        queue = [(0, first)]
-        while queue and (len(met) < len(goals) or queue[0][0] <= furthest):
-            count, number = heappop(queue)
-            if number in done:
-                continue
-            done.add(number)
-            goal = ends[number]
-            if goal in goals and goal not in met:
-                met.add(goal)
-                furthest = count
-            for index, step in enumerate(steps[number]):
-                reached, after = count + counts[step[1]], step[0]
-                known = least.get(after)
-                if known is None or reached < known:
-                    least[after], before[after] = reached, [(number, index)]
-                    heappush(queue, (reached, after))
-                elif reached == known:
-                    before[after].append((number, index))
-        leading = _leading(first, [number for number in done if ends[number] in met], before)
+        met: dict[Goal, int] = {}
+        arrived: list[int] = []
+        # States by how many collectives a way through them has at least (A*).
+        waiting: list[list[int]] = [[] for _ in range(left[first])]
+        waiting.append([first])
+        for fewest, states in enumerate(waiting):  # both grow meanwhile
+            if len(met) == len(goals):
+                break
+            for number in states:
+                count = fewest - left[number]
+                if least[number] < count:
+                    continue
+                goal = ends[number]
+                if goal in goals and met.setdefault(goal, count) == count:
+                    arrived.append(number)
+                for index, step in enumerate(steps[number]):
+                    reached, after = count + counts[step[1]], step[0]
+                    known = least.get(after)
+                    if known is None or reached < known:
+                        least[after], before[after] = reached, [(number, index)]
+                        place = reached + left[after]
+                        while place >= len(waiting):
+                            waiting.append([])
+                        waiting[place].append(after)
+                    elif reached == known:
+                        before[after].append((number, index))
         return {
-            number: tuple(step for index, step in enumerate(steps[number]) if index in kept)
-            for number, kept in leading.items()
+            number: tuple([step for index, step in enumerate(steps[number]) if index in kept])
+            for number, kept in _leading(first, arrived, before).items()
         }
+
+    def _ahead(self, goals: frozenset[Goal]) -> _Left:
+        owes = rows = residual = 0
+        for goal in goals:
+            owes, rows = owes | goal.owes, rows | goal.rows
+            residual |= max(goal.residual, 0)  # there may be none
+        known = self._left.get((owes, rows, residual))
+        if known is None:
+            known = _Left(self.transitions, owes, rows, residual)
+            self._left[owes, rows, residual] = known
+        return known
+
+
+class _Left(dict[int, int]):
+    """How many collectives are left at least from a state to some goal, found as it is asked for.
+
+    A sum that is owed takes one, and so do rows of the value or of the residual that no goal has
+    cut: ``owes``, ``rows`` and ``residual`` are what goals have. The same one may do for several,
+    unless they move apart: an input and its residual do, and so do a sum and a residual that may
+    not join it.
+    """
+
+    def __init__(self, transitions: Transitions, owes: int, rows: int, residual: int) -> None:
+        super().__init__()
+        self._states, self._joins = transitions.states, transitions.facts.joins_sum
+        self._owes, self._rows, self._residual = owes, rows, residual
+
+    def __missing__(self, number: int) -> int:
+        state = self._states[number]
+        owed = bool(state.owes & ~self._owes)
+        cut = bool(state.rows & ~self._rows)
+        rests = state.residual != NO_RESIDUAL and bool(state.residual & ~self._residual)
+        if state.phase is Phase.INPUT:
+            least = cut + rests
+        elif self._joins:
+            least = int(owed or cut or rests)
+        else:
+            least = max(owed + rests, cut)
+        self[number] = least
+        return least
 
 
 class _Counts(dict[int, int]):

@@ -14,8 +14,9 @@ from operator import or_
 from boundaryc.graph.build import START, Edge, Node
 from boundaryc.plan.cost import Order
 from boundaryc.plan.joint import Factor, minimise
-from boundaryc.plan.pairs import Pair, Pairs, pairs
-from boundaryc.plan.search import Path, unmet
+from boundaryc.plan.pairs import Pairs, pairs
+from boundaryc.plan.path import Path
+from boundaryc.plan.search import unmet
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State
 from boundaryc.plan.task import Choices, Label, Task
 from boundaryc.plan.transitions import Goal
@@ -61,10 +62,9 @@ class Layouts:
         return self._found[scatter]
 
     def _solve(self, scatter: tuple[int, ...]) -> Layout | Edge | None:
-        found: dict[Edge, Mapping[Pair, Path]] = {}
-        for (edge, ends), atoms in zip(self._ends.items(), scatter, strict=True):
-            found[edge] = ends.paths(atoms)
-            if not found[edge]:
+        every = tuple(zip(self._ends.items(), scatter, strict=True))
+        for (edge, ends), atoms in every:
+            if not ends.ways(atoms):
                 return edge
         chosen = self._choose(scatter)
         if chosen is None:
@@ -73,13 +73,13 @@ class Layouts:
             edge: (
                 self._start(edge, chosen[edge.source]),
                 _goal(edge, chosen[edge.target], self.choices[edge.target].ways),
-                every[chosen[edge.source], chosen[edge.target]],
+                ends.path(atoms, (chosen[edge.source], chosen[edge.target])),
             )
-            for edge, every in found.items()
+            for (edge, ends), atoms in every
         }
 
     def _pairs(self, edge: Edge) -> Pairs:
-        """The shortest paths of an edge for every pair of labels at its ends."""
+        """The cheapest ways across an edge for every pair of labels at its ends."""
         labels = self.choices[edge.source].labels
         starts = tuple([(label, self._start(edge, label)) for label in labels])
         target = self.choices[edge.target]

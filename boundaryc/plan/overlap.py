@@ -10,8 +10,8 @@ from boundaryc.graph.build import Edge
 from boundaryc.graph.overlap import between_sparse
 from boundaryc.plan.access import in_twos, route
 from boundaryc.plan.cost import Cost
+from boundaryc.plan.path import Path, Way
 from boundaryc.plan.result import Boundary, StackPlan
-from boundaryc.plan.search import Path
 
 
 def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
@@ -29,8 +29,8 @@ def handed_on(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary:
         joins_sum=False,
         complete_on=hand_off_rows(plan, boundary.edge, start.rows, rows),
     )
-    path = Path(route(start, boundary.goal, in_twos(facts), rounds=False), Cost())
-    return Boundary(boundary.edge, start, boundary.goal, facts, path)
+    way = Way(route(start, boundary.goal, in_twos(facts), rounds=False))
+    return Boundary(boundary.edge, start, boundary.goal, facts, Path.of(way, Cost()))
 
 
 def hand_off_rows(plan: StackPlan, edge: Edge, own: int, rows: int) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from boundaryc.plan.cost import Order
-from boundaryc.plan.search import Path, paths
+from boundaryc.plan.cost import Order, again
+from boundaryc.plan.path import Path, Way
+from boundaryc.plan.search import moves
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.task import Label
 from boundaryc.plan.transitions import Goal
@@ -21,34 +22,45 @@ Pair = tuple[Label, ...]
 
 
 class Pairs:
-    """The paths of one edge in one order of costs, by what its sum may be scattered over."""
+    """The ways across one edge in one order of costs, by what its sum may be scattered over."""
 
     def __init__(self, facts: EdgeFacts, starts: Starts, goals: Goals, order: Order) -> None:
-        self.facts, self.starts, self.goals, self.order = facts, starts, goals, order
-        self._paths: dict[int, Mapping[Pair, Path]] = {}
+        self.starts, self.goals, self.order = starts, goals, order
+        self._moves = moves(facts)
+        self._ways: dict[int, Mapping[Pair, Way]] = {}
         self._ranks: dict[tuple[int, bool], Mapping[Pair, int]] = {}
+        self._paths: dict[Way, Path] = {}
 
-    def paths(self, scatter: int) -> Mapping[Pair, Path]:
-        """The path for every pair of labels between which there is one."""
-        known = self._paths.get(scatter)
+    def ways(self, scatter: int) -> Mapping[Pair, Way]:
+        """The way for every pair of labels between which there is one."""
+        known = self._ways.get(scatter)
         if known is None:
-            known = self._paths[scatter] = self._found(scatter)
+            known = self._ways[scatter] = self._found(scatter)
+        return known
+
+    def path(self, scatter: int, pair: Pair) -> Path:
+        """The way for a pair at what it costs."""
+        way = self.ways(scatter)[pair]
+        known = self._paths.get(way)
+        if known is None:
+            known = self._paths[way] = self._moves.path(way)
         return known
 
     def ranks(self, scatter: int, *, repeats: bool) -> Mapping[Pair, int]:
         """The ranks of their costs; ``repeats``: these are paid again and again."""
         known = self._ranks.get((scatter, repeats))
         if known is None:
-            rank, found = self.order.rank, self.paths(scatter)
-            known = {pair: rank(path.cost, repeats=repeats) for pair, path in found.items()}
+            prices = self._moves.ranks(self.order)
+            ranks = {pair: way.rank(prices) for pair, way in self.ways(scatter).items()}
+            known = {pair: again(rank) for pair, rank in ranks.items()} if repeats else ranks
             self._ranks[scatter, repeats] = known
         return known
 
-    def _found(self, scatter: int) -> Mapping[Pair, Path]:
+    def _found(self, scatter: int) -> Mapping[Pair, Way]:
         asked = frozenset(goal for _, goal in self.goals)
-        pairs: dict[Pair, Path] = {}
+        pairs: dict[Pair, Way] = {}
         for source, start in self.starts:
-            found = paths(self.facts, start, asked, self.order, scatter)
+            found = self._moves.cheapest(start, asked, self.order, scatter)
             for target, goal in self.goals:
                 if goal in found:
                     pairs[source, target] = found[goal]

@@ -9,7 +9,7 @@ from typing import Literal
 from boundaryc.graph.build import Edge, StageGraph
 from boundaryc.language.model import Stack, TopologySpec
 from boundaryc.operations import Operation
-from boundaryc.plan.search import Path
+from boundaryc.plan.path import Path
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal
 from boundaryc.topology import Mesh

@@ -1,8 +1,9 @@
 """The planner: a boundary is the shortest path over typed operations.
 
-Dijkstra's algorithm on states that are built as they are met; costs are ranked by one number each,
-which is sound because they only grow and add component by component. Successors come in a fixed
-order, and of equals the state that the search met first wins: a plan is a function of its inputs
+Where collectives come first the cheapest of some candidates is taken, which meshes share; else it
+is Dijkstra's algorithm on states that are built as they are met. Costs are ranked by one number
+each, which is sound because they only grow and add component by component. Successors come in a
+fixed order, and of equals the state that is met first wins: a plan is a function of its inputs
 alone.
 """
 
@@ -10,73 +11,62 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from boundaryc.plan.cost import Cost, Order, price, scale
-from boundaryc.plan.fewest import Ways, fewest
-from boundaryc.plan.ops import AllGather, Capture, Operation, ReduceScatter, ResidualGather
+from boundaryc.plan.candidates import candidates
+from boundaryc.plan.cost import Cost, Order, price, scale, sent
+from boundaryc.plan.fewest import Ways
+from boundaryc.plan.path import Path, Way
 from boundaryc.plan.state import EdgeFacts, State
-from boundaryc.plan.transitions import Goal, Step, transitions
+from boundaryc.plan.transitions import Goal, Step
 
-Sized = ReduceScatter | AllGather | ResidualGather | Capture
-"""Operations that take sizes where rows are cut unevenly."""
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """A finished boundary: its operations in order, and what they cost.
-
-    What is often asked of these is kept beside them: ``sized`` are the places of those that take
-    sizes or might, with the atoms that they move over; ``scatters`` the atoms over which some sum
-    ends in a reduce-scatter; ``fixed`` those of which some operation takes all parts to be as long.
-    """
-
-    ops: tuple[Operation, ...]
-    cost: Cost
-    sized: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
-    scatters: int = field(init=False, repr=False, compare=False)
-    fixed: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        sized: list[tuple[int, int]] = []
-        scatters = fixed = 0
-        for place, op in enumerate(self.ops):
-            if isinstance(op, (ReduceScatter, AllGather, ResidualGather, Capture)):
-                axes = op.gather if isinstance(op, Capture) else op.axes
-                sized.append((place, axes))
-                fixed |= 0 if op.variable else axes
-                scatters |= axes if isinstance(op, ReduceScatter) else 0
-        object.__setattr__(self, "sized", tuple(sized))
-        object.__setattr__(self, "scatters", scatters)
-        object.__setattr__(self, "fixed", fixed)
-
-
-Found = Mapping[Goal, Path]
+Found = Mapping[Goal, Way]
 
 
 class Moves:
-    """The operations of one edge with their costs, found once however often they are met.
+    """The operations of one edge with their costs, and its cheapest ways, each found once.
 
-    Searches that may scatter over fewer atoms than the facts say share them.
+    Searches that may scatter over fewer atoms than the facts say share them. Ways are of these
+    moves alone: the prices of their steps are numbered as they are met.
     """
 
     def __init__(self, facts: EdgeFacts) -> None:
         self.facts = facts
-        self.transitions = transitions(facts)
-        self._fewest = fewest(facts)
+        self.candidates = candidates(facts)
+        self.transitions = self.candidates.transitions
         self._scale = scale(facts)
         self._shared = _costs(self._scale)
         self._costs: dict[int, Cost] = {}
         self._ranks: dict[Order, Ranks] = {}
+        self._searched: dict[tuple[State, frozenset[Goal], Order, int], Found] = {}
 
     def every(self, scatter: int) -> Ways:
         """Every legal step of a state, where sums may be scattered over ``scatter`` alone."""
         return self.transitions.scattering(scatter)
 
-    def leading(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
-        """Those that may be on the cheapest way where collectives come first."""
-        return self._fewest(first, goals, scatter)
+    def cheapest(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
+        """The cheapest way to each of ``goals`` that can be reached.
+
+        Where the cheapest under the facts keeps to the atoms of ``scatter``, it is that one.
+        """
+        found = self._cheapest(start, goals, order, self.facts.scatter)
+        refused = frozenset(goal for goal, way in found.items() if way.scatters & ~scatter)
+        if not refused:
+            return found
+        kept = {goal: way for goal, way in found.items() if goal not in refused}
+        return {**kept, **self._cheapest(start, refused, order, scatter)}
+
+    def _cheapest(self, start: State, goals: frozenset[Goal], order: Order, scatter: int) -> Found:
+        key = (start, goals, order, scatter)
+        known = self._searched.get(key)
+        if known is None:
+            make = search if order.alpha is None else _for_many_rows
+            known = self._searched[key] = make(start, goals, self, order, scatter)
+        return known
+
+    def path(self, way: Way) -> Path:
+        """A way at what it costs here."""
+        return Path.of(way, Cost.total(map(self.cost, way.prices)))
 
     def cost(self, number: int) -> Cost:
         """The cost that steps of a price have."""
@@ -119,97 +109,72 @@ class Ranks(dict[int, int]):
         return rank
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def moves(facts: EdgeFacts) -> Moves:
     """The moves under these facts, shared by all edges that have them, whatever their stack."""
     return Moves(facts)
 
 
-def paths(
-    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
-) -> Found:
-    """The cheapest path to each of ``goals`` that can be reached.
-
-    Where the cheapest under ``facts`` keeps to the atoms of ``scatter``, it is that one.
-    """
-    found = _searched(facts, start, goals, order, facts.scatter)
-    refused = frozenset(goal for goal, path in found.items() if path.scatters & ~scatter)
-    if not refused:
-        return found
-    kept = {goal: path for goal, path in found.items() if goal not in refused}
-    return {**kept, **_searched(facts, start, refused, order, scatter)}
-
-
-@lru_cache(maxsize=16384)
-def _searched(
-    facts: EdgeFacts, start: State, goals: frozenset[Goal], order: Order, scatter: int
-) -> Found:
-    if order.alpha is None:
-        return search(start, goals, moves(facts), order, scatter)
-    # A way with another collective costs ``alpha`` more, and saves at most all that is sent.
-    few = _searched(facts, start, goals, Order(), scatter)
-    kept = {goal: path for goal, path in few.items() if path.cost.wire < order.alpha}
-    if len(kept) == len(few):
-        return few
-    rest = frozenset(few.keys() - kept.keys())
-    most = max(order.rank(few[goal].cost) for goal in rest)
-    return {**kept, **search(start, rest, moves(facts), order, scatter, most)}
-
-
 def search(
-    start: State,
-    goals: frozenset[Goal],
-    moves: Moves,
-    order: Order,
-    scatter: int,
-    most: int | None = None,
-) -> dict[Goal, Path]:
-    """The cheapest path from ``start`` to each goal that can be reached.
+    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+) -> dict[Goal, Way]:
+    """The cheapest way from ``start`` to each goal that can be reached.
 
-    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit. ``most``
-    is the rank of some path to each goal at most, where such are known.
+    Sums may be scattered over the atoms of ``scatter`` that the facts of ``moves`` admit.
     """
-    first, every = moves.transitions.number(start), moves.every(scatter)
+    first, ranks = moves.transitions.number(start), moves.ranks(order)
     if order.alpha is not None:
-        return _followed(first, goals, moves, order, every, most)[0]
-    found, tied = _followed(first, goals, moves, order, moves.leading(first, goals, scatter))
-    if not tied:
-        return found
-    most = max(order.rank(found[goal].cost) for goal in tied)
-    return {**found, **_followed(first, tied, moves, order, every, most)[0]}
+        return followed(first, goals, moves, order, moves.every(scatter))
+    return {
+        goal: ways[0] if len(ways) == 1 else min(ways, key=lambda way: way.rank(ranks))
+        for goal, ways in moves.candidates(first, goals, scatter).items()
+    }
 
 
-def _followed(
+def _for_many_rows(
+    start: State, goals: frozenset[Goal], moves: Moves, order: Order, scatter: int
+) -> Found:
+    """As `search` finds them, but looked for only where another collective can pay for itself.
+
+    A way with another collective costs ``alpha`` more, and saves at most all that is sent.
+    """
+    assert order.alpha is not None
+    few, ranks = moves.cheapest(start, goals, Order(), scatter), moves.ranks(Order())
+    rest = frozenset(goal for goal, way in few.items() if sent(way.rank(ranks)) >= order.alpha)
+    if not rest:
+        return few
+    ranks = moves.ranks(order)
+    most = max(few[goal].rank(ranks) for goal in rest)
+    first, every = moves.transitions.number(start), moves.every(scatter)
+    return {**few, **followed(first, rest, moves, order, every, most)}
+
+
+def followed(
     first: int,
     goals: frozenset[Goal],
     moves: Moves,
     order: Order,
     steps: Ways,
     most: int | None = None,
-) -> tuple[dict[Goal, Path], frozenset[Goal]]:
-    """The cheapest paths along ``steps``, and the goals of which other steps may break a tie.
+) -> dict[Goal, Way]:
+    """The cheapest ways along ``steps`` from the state ``first`` to each goal that can be reached.
 
-    Of equals the state wins that is met first, and some of the ways that meet it lead nowhere.
     What ranks above ``most`` is not followed.
     """
     ends, ranks = moves.transitions.goals, moves.ranks(order)
     best, met = {first: 0}, {first: 0}
     came: dict[int, tuple[int, Step]] = {}
-    tied: set[int] = set()
     bound = float("inf") if most is None else most
     queue = [(0, 0, first)]
-    found: dict[Goal, Path] = {}
-    unsure: set[Goal] = set()
+    found: dict[Goal, Way] = {}
     while queue and len(found) < len(goals):
         rank, _, number = heapq.heappop(queue)
         if rank > best[number]:
             continue  # a cheaper way there has been followed since
         goal = ends[number]
         if goal in goals and goal not in found:
-            way = _way(came, number)
-            found[goal] = _path(way, moves)
-            if any(step.after in tied for step in way):
-                unsure.add(goal)
+            assert goal is not None
+            found[goal] = Way.of(_steps(came, number))
         for step in steps[number]:
             after = step[0]
             reached = rank + ranks[step[1]]
@@ -218,47 +183,17 @@ def _followed(
             known = best.get(after)
             if known is None or reached < known:
                 best[after], came[after] = reached, (number, step)
-                tied.discard(after)
                 heapq.heappush(queue, (reached, met.setdefault(after, len(met)), after))
-            elif reached == known and number != came[after][0] and rank == best[came[after][0]]:
-                tied.add(after)
-    return found, frozenset(unsure)
+    return found
 
 
-def _way(came: Mapping[int, tuple[int, Step]], number: int) -> list[Step]:
+def _steps(came: Mapping[int, tuple[int, Step]], number: int) -> list[Step]:
     """The steps to a state, in order."""
     steps: list[Step] = []
     while number in came:
         number, step = came[number]
         steps.append(step)
     return steps[::-1]
-
-
-def _path(way: list[Step], moves: Moves) -> Path:
-    costs = (moves.cost(step.price) for step in way)
-    return Path(tuple([step.op for step in way]), Cost.total(costs))
-
-
-def fit(path: Path, facts: EdgeFacts) -> Path:
-    """The same path for a batch with other evenness: only the form of its moves may change.
-
-    A move costs the same with fixed and with variable sizes, so a shortest path stays one as long
-    as the atoms that may be scattered over are the same.
-    """
-    fitted: list[Operation] | None = None
-    for place, axes in path.sized:
-        op = path.ops[place]
-        assert isinstance(op, Sized)
-        if op.variable is not facts.variable(axes, scatter=isinstance(op, ReduceScatter)):
-            fitted = fitted or list(path.ops)
-            fitted[place] = _other_form(op)
-    return path if fitted is None else Path(tuple(fitted), path.cost)
-
-
-@lru_cache(maxsize=1024)
-def _other_form(op: Sized) -> Sized:
-    """The move with sizes instead of without, or the reverse: one object for all plans."""
-    return replace(op, variable=not op.variable)
 
 
 def unmet(start: State, goals: frozenset[Goal], facts: EdgeFacts, order: Order) -> str:

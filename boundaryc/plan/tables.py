@@ -11,8 +11,8 @@ from boundaryc.plan.cost import Cost, Order
 from boundaryc.plan.facts import Scattered, axes_mask, scattered
 from boundaryc.plan.joint import TooEntangledError
 from boundaryc.plan.layout import Layout, Layouts
+from boundaryc.plan.path import fit
 from boundaryc.plan.result import Boundary, Column, PlanError, Table
-from boundaryc.plan.search import fit
 from boundaryc.plan.state import EdgeFacts
 from boundaryc.plan.task import Task
 

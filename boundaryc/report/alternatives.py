@@ -9,8 +9,9 @@ from functools import cache, lru_cache, partial
 from boundaryc.plan import ops
 from boundaryc.plan.cost import Order
 from boundaryc.plan.fewest import Ways
+from boundaryc.plan.path import Path
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Moves, Path, relaxed, search
+from boundaryc.plan.search import Moves, followed, relaxed
 from boundaryc.plan.state import EdgeFacts, State
 from boundaryc.plan.transitions import Goal, Step
 from boundaryc.topology import Mesh
@@ -28,10 +29,6 @@ class _Without(Moves):
     def every(self, scatter: int) -> Ways:
         """Every legal operation of a state that is not refused."""
         return _Kept(super().every(scatter), self._refuses)
-
-    def leading(self, first: int, goals: frozenset[Goal], scatter: int) -> Ways:
-        """All of them: what leads anywhere with the fewest collectives may be refused."""
-        return self.every(scatter)
 
 
 class _Kept(dict[int, tuple[Step, ...]]):
@@ -62,7 +59,9 @@ def _path(
     start: State, goal: Goal, facts: EdgeFacts, order: Order, refuses: Refuses
 ) -> Path | None:
     moves = _Without(facts, refuses)
-    return search(start, frozenset({goal}), moves, order, facts.scatter).get(goal)
+    first, every = moves.transitions.number(start), moves.every(facts.scatter)
+    found = followed(first, frozenset({goal}), moves, order, every)
+    return moves.path(found[goal]) if found else None
 
 
 def _sends(op: ops.Operation) -> tuple[object, ...] | None:

@@ -24,8 +24,8 @@ from boundaryc.plan.ops import (
     ReduceScatter,
     ResidualSlice,
 )
+from boundaryc.plan.path import Path, Way
 from boundaryc.plan.result import Boundary
-from boundaryc.plan.search import Path
 from boundaryc.plan.state import Phase, State
 from boundaryc.plan.transitions import Goal
 from boundaryc.runtime import join
@@ -42,7 +42,7 @@ BUILT_IN = {operation.name: operation for operation in BUILTIN}
 def prepare(start: State, goal: Goal, *ops: Operation) -> str:
     """The consumer's function of a boundary of plain adds and norms."""
     edge = Edge(Node("", "attention"), Node("attention", "mlp"))
-    boundary = Boundary(edge, start, goal, facts(MESH, joins_sum=True), Path(ops, Cost()))
+    boundary = Boundary(edge, start, goal, facts(MESH, joins_sum=True), Path.of(Way(ops), Cost()))
     calls = Calls("attention", "mlp", "mlp", BUILT_IN["add"], BUILT_IN["norm"], {})
     found = draft(boundary, Scope(MESH), calls, scoped=False).prepare
     return "\n".join(rendered(found, found.base, "mlp", ()))

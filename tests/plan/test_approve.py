@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from boundaryc.plan.approve import RejectedPlanError, approve
 from boundaryc.plan.compose import plan_stack
-from boundaryc.plan.ops import AllReduce
+from boundaryc.plan.cost import Cost
+from boundaryc.plan.ops import AllReduce, Operation
+from boundaryc.plan.path import Path, Sized, Way
 from boundaryc.plan.result import Boundary, StackPlan
-from boundaryc.plan.search import Sized
 from tests.plan.stacks import stack, topology
+
+
+def _of(ops: Iterable[Operation]) -> Path:
+    """A path of these operations, whatever they cost."""
+    return Path.of(Way(tuple(ops)), Cost())
 
 
 def _without_sums(plan: StackPlan) -> StackPlan:
@@ -23,12 +30,7 @@ def _without_sums(plan: StackPlan) -> StackPlan:
                 {
                     edge: replace(
                         boundary,
-                        path=replace(
-                            boundary.path,
-                            ops=tuple(
-                                op for op in boundary.path.ops if not isinstance(op, AllReduce)
-                            ),
-                        ),
+                        path=_of(op for op in boundary.path.ops if not isinstance(op, AllReduce)),
                     )
                     for edge, boundary in table.items()
                 }
@@ -47,7 +49,7 @@ def _without_sizes(plan: StackPlan) -> StackPlan:
         ops = tuple(
             replace(op, variable=False) if isinstance(op, Sized) else op for op in boundary.path.ops
         )
-        return replace(boundary, path=replace(boundary.path, ops=ops))
+        return replace(boundary, path=_of(ops))
 
     topologies = []
     for one in plan.topologies:
