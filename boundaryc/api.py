@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from boundaryc.emit.build import Build
     from boundaryc.emit.freshness import Recognised, Report
     from boundaryc.emit.publish import Published
+    from boundaryc.emit.reuse import Library
     from boundaryc.plan.result import StackPlan
 
 Source = str | PathLike[str]
@@ -86,9 +87,8 @@ def compile(  # noqa: A001 - our verb
     from boundaryc.plan.collector import uncollected
 
     folder = Path(out)
-    make = _build if full else _recognise_or_build
     with uncollected():  # nor between two stacks: there is much that is remembered
-        made = _made(partial(make, out=folder, vendor=vendor), sources, jobs, watch)
+        made = _made(_Maker(folder, full, vendor), sources, jobs, watch)
     builds = _rendered(made)
     if not replace:
         _claim(builds, folder)
@@ -148,8 +148,7 @@ def check(
     from boundaryc.emit.staged import unstaged
 
     folder = Path(out)
-    make = _build if full else _recognise_or_build
-    made = _made(partial(make, out=folder), sources, jobs, watch)
+    made = _made(_Maker(folder, full), sources, jobs, watch)
     report = compare(made, folder)
     return unstaged(report, made, folder) if staged else report
 
@@ -171,27 +170,43 @@ Made = tuple["Build | Recognised", ...] | BoundarycError
 """What became of one source: an entry for each of its stacks."""
 
 
-def _build(source: Path, out: Path, vendor: bool | None = None) -> Made:
-    from boundaryc.emit.build import build, to_publish
+@dataclass(slots=True)
+class _Maker:
+    """Builds sources one after another, without ``full`` only those that are not recognised.
 
-    try:
-        return to_publish(build(source, out), out, vendor)
-    except BoundarycError as problem:
-        return problem
+    What has been drafted for one of them serves the next.
+    """
 
+    out: Path
+    full: bool
+    vendor: bool | None = None
+    library: Library | None = None
 
-def _recognise_or_build(source: Path, out: Path, vendor: bool | None = None) -> Made:
-    from boundaryc.emit.freshness import recognise
-    from boundaryc.emit.manifest import keeps_runtime
+    def __call__(self, source: Path) -> Made:
+        """What becomes of a source."""
+        if self.full:
+            return self._built(source, self.vendor)
+        from boundaryc.emit.freshness import recognise
+        from boundaryc.emit.manifest import keeps_runtime
 
-    try:
-        stacks = load(source).family
-    except BoundarycError as problem:
-        return problem
-    own = keeps_runtime(out / stacks[0].name) if vendor is None else vendor
-    found = (recognise(stack, source, out, vendor=own) for stack in stacks)
-    known = [one for one in found if one is not None]
-    return tuple(known) if len(known) == len(stacks) else _build(source, out, own)
+        try:
+            stacks = load(source).family
+        except BoundarycError as problem:
+            return problem
+        own = keeps_runtime(self.out / stacks[0].name) if self.vendor is None else self.vendor
+        found = (recognise(stack, source, self.out, vendor=own) for stack in stacks)
+        known = [one for one in found if one is not None]
+        return tuple(known) if len(known) == len(stacks) else self._built(source, own)
+
+    def _built(self, source: Path, vendor: bool | None) -> Made:
+        from boundaryc.emit.build import build, to_publish
+        from boundaryc.emit.reuse import Library
+
+        self.library = self.library or Library()
+        try:
+            return to_publish(build(source, self.out, self.library), self.out, vendor)
+        except BoundarycError as problem:
+            return problem
 
 
 def _made(

@@ -81,7 +81,7 @@ def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[B
         yield from new(left.draft.functions().values(), None)
         yield _access(left, known)
     late = [left for left in known.accesses.values() if not left.draft.functions()]
-    for resume in _as_met(functions, known):
+    for resume in _as_met(known):
         stage = resume.uses[0].edge.consumer
         yield from new(resume.draft.functions(), stage)
         if resume.draft.transfer:  # it names them
@@ -93,9 +93,9 @@ def _blocks(functions: TopologyFunctions, known: VariantFunctions) -> Iterator[B
     yield from (_access(left, known) for left in late)
 
 
-def _as_met(functions: TopologyFunctions, known: VariantFunctions) -> Iterable[Named[ResumeDraft]]:
+def _as_met(known: VariantFunctions) -> Iterable[Named[ResumeDraft]]:
     """The resumes in the order in which a forward meets their boundaries."""
-    met = list(dict.fromkeys(use.edge for use in functions.between))
+    met = list(dict.fromkeys(use.edge for use in known.between))
     return sorted(known.resumes.values(), key=lambda one: met.index(one.uses[0].edge))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from boundaryc.emit.beside import next_update
 from boundaryc.emit.calls import Calls
 from boundaryc.emit.imported import imported_names
 from boundaryc.emit.norms import norm_call
 from boundaryc.emit.shown import shown
-from boundaryc.graph.build import ENTRY, FINAL, MERGE
+from boundaryc.graph.build import ENTRY, FINAL, MERGE, Edge
 from boundaryc.operations import Operation, enter_operation, final_read, transform_operation
 from boundaryc.plan import ops
 from boundaryc.plan.access import handed_off
@@ -20,10 +21,49 @@ NO_READ = "raw"
 """How the residual is read where no norm is: what a branch is given has been read."""
 
 
-def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
-    """The operations around a boundary; ``access`` is what its producer leaves in the stream."""
-    producer, consumer = boundary.edge.producer, boundary.edge.consumer
-    if boundary.edge.forks:
+class _Shows(NamedTuple):
+    """What of a boundary's plan shows in calls, see `Calls`.
+
+    ``joins``: the residual is added to a partial; ``waits``: a transform runs behind the hand-off.
+    """
+
+    given_on: int
+    joins: bool
+    waits: bool
+
+
+class Around:
+    """The operations around the boundaries of one stack: equal ones are one object."""
+
+    def __init__(self, plan: StackPlan) -> None:
+        self._plan = plan
+        self._known: dict[tuple[Edge, str, _Shows], Calls] = {}
+
+    def __call__(self, boundary: Boundary, access: str = "") -> Calls:
+        """Those around a boundary; ``access`` is what its producer leaves in the stream."""
+        key = (boundary.edge, access, _shows(self._plan, boundary))
+        if key not in self._known:
+            self._known[key] = _calls(self._plan, *key)
+        return self._known[key]
+
+
+def calls_around(plan: StackPlan, boundary: Boundary) -> Calls:
+    """The operations around one boundary."""
+    return Around(plan)(boundary)
+
+
+def _shows(plan: StackPlan, boundary: Boundary) -> _Shows:
+    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
+    producer, waits = boundary.edge.producer, False
+    if producer != ENTRY and not boundary.edge.forks:
+        transforms = plan.stack.stage(producer).transform is not None
+        waits = transforms and handed_off(boundary).transform
+    return _Shows(boundary.facts.given_on, joins, waits)
+
+
+def _calls(plan: StackPlan, edge: Edge, access: str, shows: _Shows) -> Calls:
+    producer, consumer = edge.producer, edge.consumer
+    if edge.forks:
         return Calls(producer, consumer, consumer, None, plan.operations[NO_READ], {})
     target = None if consumer in (FINAL, MERGE) else plan.stack.stage(consumer)
     read = plan.operations[target.read if target else final_read(plan.stack)]
@@ -35,10 +75,10 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         read=read,
         names=imported_names(plan),
         access=access,
-        captures=boundary.edge.target.captures,
+        captures=edge.target.captures,
         lora=plan.stack.lora,
         streams=plan.stack.streams,
-        given_on=boundary.facts.given_on,
+        given_on=shows.given_on,
         norm=norm_call(plan.stack, consumer),
         quantize=target.quantize if target else None,
         latent=target is not None and target.latent_input,
@@ -54,7 +94,8 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         around,
         update=update,
         scale=stage.update_scale,
-        kept=_leaves_alone(boundary, update, read, following, fusion=bool(plan.stack.fusion)),
+        kept=not shows.joins
+        and _leaves_alone(update, read, following, fusion=bool(plan.stack.fusion)),
         additive=stage.additive,
         quantized_sum=stage.quantized_sum,
     )
@@ -67,16 +108,11 @@ def calls_around(plan: StackPlan, boundary: Boundary, access: str) -> Calls:
         output_norm=norm_call(plan.stack, producer),
         carried=update.params,
     )
-    return replace(calls, carried=calls.params) if handed_off(boundary).transform else calls
+    return replace(calls, carried=calls.params) if shows.waits else calls
 
 
 def _leaves_alone(
-    boundary: Boundary,
-    update: Operation,
-    read: Operation,
-    following: Operation | None,
-    *,
-    fusion: bool,
+    update: Operation, read: Operation, following: Operation | None, *, fusion: bool
 ) -> bool:
     """Whether the residual that was read is new and nothing writes it: the certificate.
 
@@ -84,7 +120,6 @@ def _leaves_alone(
     read returned something else, and the update that is next given it, ``following``, is no
     function from outside, which may write over it.
     """
-    joins = any(isinstance(op, ops.Join) for op in boundary.path.ops)
     alone = following is None or following.call is None
     alone &= not fusion  # a fused kernel may write over the residual too
-    return update.call is None and not joins and read.facts.plain_norm and alone
+    return update.call is None and read.facts.plain_norm and alone

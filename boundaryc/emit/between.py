@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from boundaryc.emit.additions import addition
-from boundaryc.emit.calls import Calls, Names
+from boundaryc.emit.calls import Calls, Names, left_by, without_output
 from boundaryc.emit.crossings import WRITTEN, Crossing
 from boundaryc.emit.doc_text import collectives, contract, lying, rows, summary
 from boundaryc.emit.drafts import Draft
@@ -220,10 +220,13 @@ def _label(mesh: Mesh, mask: int) -> str:
 
 
 def _complete(ways: Access, scope: Scope, calls: Calls) -> Draft:
-    group, names = scope.group(ways.handed_off.owes), Names("value")
-    calls = replace(calls, producer="the stage")
-    writer = Writer(scope, calls, at_producer=False, names=names)
-    script = writer.write(replayed(ways.complete, ways.handed_off, ways.facts))
+    sequence = replayed(ways.complete, ways.handed_off, ways.facts)
+    return scope.once(_completed, ways.handed_off.owes, sequence, left_by(calls, "the stage"))
+
+
+def _completed(scope: Scope, owes: int, sequence: tuple[Step, ...], calls: Calls) -> Draft:
+    group, names = scope.group(owes), Names("value")
+    script = Writer(scope, calls, at_producer=False, names=names).write(sequence)
     return Draft(
         base="_".join([f"complete_over_{group}", *map(as_word, script.summary[1:])]),
         params=MOVED,
@@ -237,13 +240,19 @@ def _complete(ways: Access, scope: Scope, calls: Calls) -> Draft:
 
 def folding(ways: Access, path: Ops, state: State, scope: Scope, calls: Calls) -> Draft:
     """From an output to the written residual; the stream itself stays as it is."""
+    sequence = replayed(path, state, ways.facts._replace(carries=False))
+    return scope.once(_folding, state, sequence, ways.stack_rows, left_by(calls, "the stage"))
+
+
+def _folding(
+    scope: Scope, state: State, sequence: tuple[Step, ...], stack_rows: int, calls: Calls
+) -> Draft:
     names = Names("value", "stream.residual", "residual")
     if state.phase is Phase.STREAM:
         names = Names("value", "value", "value")
-    calls = replace(calls, producer="the stage")
     writer = Writer(scope, calls, at_producer=False, names=names, spares=True)
-    script = writer.write(replayed(path, state, ways.facts._replace(carries=False)))
-    goal = Goal(ways.stack_rows, ways.stack_rows, phase=Phase.STREAM)
+    script = writer.write(sequence)
+    goal = Goal(stack_rows, stack_rows, phase=Phase.STREAM)
     title = "The residual with the output added"
     doc: tuple[str, ...] = (f"{title}: it is that already.", "")
     if script.summary:
@@ -269,11 +278,15 @@ def as_word(step: str) -> str:
 
 def moved(ways: Access, path: Ops, before: int, scope: Scope, base: str, title: str) -> Draft:
     """A tensor moved from the rows ``before`` to others."""
+    state = State(Phase.CONTRIBUTION, before, 0, NO_RESIDUAL)
+    return scope.once(_moved, replayed(path, state, ways.facts), base, title)
+
+
+def _moved(scope: Scope, sequence: tuple[Step, ...], base: str, title: str) -> Draft:
     wanted = "it is wanted"
     calls = Calls("", "", "", None, RAW, {})
     writer = Writer(scope, calls, at_producer=False, names=Names("value"), wanted=wanted)
-    state = State(Phase.CONTRIBUTION, before, 0, NO_RESIDUAL)
-    script = writer.write(replayed(path, state, ways.facts))
+    script = writer.write(sequence)
     return Draft(
         base=base,
         params=MOVED,
@@ -312,8 +325,7 @@ def _resume(edge: Edge, ways: Access, scope: Scope, calls: Calls, *, shows: bool
         to_input = _shown(ways, ways.to_input, goal, goal.rows, scope, kept, goal.by_token)
     return ResumeDraft(
         base=f"{source}_to_{edge.consumer}",
-        # What a model wrote is the model's: it may write it again.
-        written=crossed(from_written, edge.consumer, scope, replace(calls, kept=False)),
+        written=crossed(from_written, edge.consumer, scope, without_output(calls)),
         completed=completed,
         producer=to_producer,
         input=to_input,

@@ -11,6 +11,7 @@ from boundaryc.emit.manifest import keeps_runtime
 from boundaryc.emit.notes import notes
 from boundaryc.emit.origin import origin
 from boundaryc.emit.output import Output, emit
+from boundaryc.emit.reuse import Library
 from boundaryc.language import Stack, load
 from boundaryc.plan.collector import uncollected
 from boundaryc.plan.result import StackPlan
@@ -40,16 +41,17 @@ class Build:
         return tuple(self.output.files)
 
 
-def build(source: Path, out: Path) -> tuple[Build, ...]:
+def build(source: Path, out: Path, library: Library | None = None) -> tuple[Build, ...]:
     """Loads, plans and renders ``source`` for the output folder ``out``; writes nothing.
 
+    ``library`` has what other files have been given, see `emit`.
     The result has the stack of the file first, then its drafts. Raises BoundarycError with what is
     wrong in the file.
     """
     with uncollected():
         stack = load(source)
         plans = planned_family(stack, {stack.source: source.read_text(encoding="utf-8")})
-        return tuple(_built(plan, source, out) for plan in plans)
+        return tuple(_built(plan, source, out, library) for plan in plans)
 
 
 def to_publish(made: Sequence[Build], out: Path, vendor: bool | None = None) -> tuple[Build, ...]:
@@ -64,6 +66,6 @@ def to_publish(made: Sequence[Build], out: Path, vendor: bool | None = None) -> 
     return tuple(replace(one, output=vendored(one.output)) for one in made)
 
 
-def _built(plan: StackPlan, source: Path, out: Path) -> Build:
-    output = emit(plan, origin(plan.stack, source, out))
+def _built(plan: StackPlan, source: Path, out: Path, library: Library | None) -> Build:
+    output = emit(plan, origin(plan.stack, source, out), library)
     return Build(source, plan.stack, output, notes(plan.stack))

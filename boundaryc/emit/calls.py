@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from boundaryc.emit.fused import FusedSum
 from boundaryc.emit.how import Collective, How
@@ -62,12 +63,73 @@ class Calls:
     addition: bool = False
     fused: FusedSum | None = None
 
+    def __hash__(self) -> int:
+        """Of what tells most of them apart: much that is drafted is looked up by them."""
+        update = self.update and self.update.name
+        return hash((self.producer, self.consumer, update, self.read.name, self.captures))
+
     @property
     def params(self) -> tuple[str, ...]:
         """What the producer binds, in the order in which its exit takes it."""
         operations = (self.transform, self.update)
         named = (param for operation in operations if operation for param in operation.params)
         return tuple(dict.fromkeys(named))
+
+
+@lru_cache(maxsize=2048)
+def onwards(calls: Calls) -> Calls:
+    """The same without what only says how a stage ends."""
+    return replace(calls, access="", additive=(), addition=False)
+
+
+@lru_cache(maxsize=2048)
+def along(calls: Calls, source: str, target: str, shown: str) -> Calls:
+    """The same on a way that several boundaries may have: with other names of its ends."""
+    return replace(onwards(calls), producer=source, consumer=target, shown=shown)
+
+
+@lru_cache(maxsize=2048)
+def without_output(calls: Calls) -> Calls:
+    """What follows where the model has written the residual: no output is left to add.
+
+    What a model wrote is the model's: it may write it again.
+    """
+    return replace(
+        calls,
+        update=None,
+        scale=None,
+        transform=None,
+        factor=None,
+        carried=(),
+        kept=False,
+        quantized_sum=None,
+        enter=None,
+        output_norm=USUAL,
+    )
+
+
+@lru_cache(maxsize=2048)
+def ending(calls: Calls) -> Calls:
+    """What can be done with an output before it is read, whatever reads it."""
+    return replace(
+        calls,
+        consumer="",
+        shown="",
+        captures=(),
+        kept=False,
+        quantize=None,
+        lora=False,
+        latent=False,
+        enter=None,
+        norm=USUAL,
+        addition=False,
+    )
+
+
+@lru_cache(maxsize=2048)
+def left_by(calls: Calls, producer: str) -> Calls:
+    """What a model can do with an output between two stages; ``producer`` is what left it."""
+    return replace(onwards(ending(calls)), producer=producer)
 
 
 @dataclass(slots=True)

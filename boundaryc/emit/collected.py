@@ -15,17 +15,20 @@ from boundaryc.emit.scope import Scope
 from boundaryc.emit.shown import shown
 from boundaryc.graph.build import Edge
 from boundaryc.language.model import Stack
+from boundaryc.plan.alike import Case, Followed
 from boundaryc.plan.result import TopologyPlan
 
 DraftT = TypeVar("DraftT", Draft, ExitDraft, AccessDraft, ResumeDraft)
 
 
 class Use(NamedTuple):
-    """One place that needs a function: an edge, in batches of one column, under one policy."""
+    """One place that needs a function: an edge, wherever one table of its variant is followed.
+
+    ``table`` is an index into the variant's ``followed``.
+    """
 
     edge: Edge
-    column: int
-    policy: str
+    table: int
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ class Named(Generic[DraftT]):
 class VariantFunctions:
     """The functions of one batch variant, in the order in which a forward meets them.
 
+    ``followed`` are the different tables of the variant, what `auto` does on even batches first.
     ``beside`` are those for a model that uses outputs between stages; ``accesses`` and ``resumes``
     are what they make up. ``drafts`` has the functions of each use, ``between`` those beside them,
     ``scope`` what all of them need. ``parts`` and ``parts_beside`` are the modules of both,
@@ -63,6 +67,7 @@ class VariantFunctions:
     """
 
     variant: str
+    followed: tuple[Followed, ...]
     scope: Scope
     drafts: dict[Use, Drafts] = field(default_factory=dict)
     between: dict[Use, Between] = field(default_factory=dict)
@@ -79,27 +84,42 @@ class VariantFunctions:
     texts: dict[str, str] = field(default_factory=dict)
     names: dict[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
 
+    def cases(self, uses: Iterable[Use]) -> set[Case]:
+        """The batches and policies in which a function with these uses runs somewhere."""
+        tables = {use.table for use in uses}
+        return {case for table in tables for case in self.followed[table].cases}
+
 
 @dataclass(slots=True)
 class TopologyFunctions:
-    """Everything one topology needs; ``drafts`` has the functions of each use.
+    """Everything one topology needs; ``tables`` has for each case the table that is followed.
 
-    ``between`` has those for a model that uses outputs between stages.
+    It is an index into what its variant follows. ``order`` are the edges, those first that the
+    stack meets again and again; ``policies`` begin with what `auto` stands for.
     """
 
     plan: TopologyPlan
     scope: Scope
     variants: dict[str, VariantFunctions]
-    drafts: dict[Use, Drafts]
-    between: dict[Use, Between]
+    tables: dict[Case, int]
     order: tuple[Edge, ...]
+    policies: tuple[str, ...]
 
     def add(self, known: VariantFunctions) -> None:
         """Adds a variant, which other topologies may have too."""
         self.variants[known.variant] = known
-        self.drafts |= known.drafts
-        self.between |= known.between
+        for number, followed in enumerate(known.followed):
+            self.tables.update(dict.fromkeys(followed.cases, number))
         self.scope.add(known.scope)
+
+    def followed(self, policy: str) -> tuple[int, ...]:
+        """The tables that are followed under a policy: all is the same where these are."""
+        return tuple(self.tables[Case(policy, i)] for i in range(len(self.plan.columns)))
+
+    def use(self, edge: Edge, column: int, policy: str) -> tuple[VariantFunctions, Use]:
+        """What runs at a boundary in batches of one kind under one policy, and of which variant."""
+        known = self.variants[self.plan.columns[column].variant]
+        return known, Use(edge, self.tables[Case(policy, column)])
 
     def needs(self) -> set[str]:
         """The names that its functions call, of row-wise functions and of others."""

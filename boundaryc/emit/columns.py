@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from boundaryc.plan.result import Column
 
@@ -51,7 +52,13 @@ def merged(columns: Sequence[Column], behaviours: Sequence[Hashable]) -> tuple[i
     A column goes when each of its batches then finds another one with an equal behaviour.
     """
     numbers: dict[Hashable, int] = {}
-    alike = [numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours]
+    alike = (numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours)
+    return _merged(tuple(columns), tuple(alike))
+
+
+@lru_cache(maxsize=1024)
+def _merged(columns: tuple[Column, ...], alike: tuple[int, ...]) -> tuple[int, ...]:
+    """The same, with numbers for behaviours: many topologies have the same kinds of batch."""
     kinds = {
         Kind(column.variant, frozenset(column.even), column.entry, few, column.mode)
         for column in columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from boundaryc.emit.additive import Shares, added, added_before, helpers, keywords, told_before
-from boundaryc.emit.calls import Calls, Script
+from boundaryc.emit.calls import Calls, Script, ending
 from boundaryc.emit.doc_text import NEXT, collectives, lying, summary
 from boundaryc.emit.drafts import Draft, ExitDraft
 from boundaryc.emit.how import Collective, How
@@ -36,11 +36,22 @@ def leave(
     shares: Shares | None = None,
 ) -> Draft:
     """The end of a stage; one without an exit is given ``shares`` and adds its terms as well."""
+    state, merges = handed_off(boundary), boundary.edge.merges
+    return scope.once(_leave, state, sequence, ending(calls), shares, merges)
+
+
+def _leave(
+    scope: Scope,
+    state: State,
+    sequence: tuple[Step, ...],
+    calls: Calls,
+    shares: Shares | None,
+    merges: bool,
+) -> Draft:
     script = Writer(scope, calls, at_producer=True).write(sequence)
-    state = handed_off(boundary)
     last, returns = left_in_stream(state, calls)
-    if boundary.edge.merges:
-        last = f'return stream.branch_output(hidden, "{boundary.edge.producer}")'
+    if merges:
+        last = f'return stream.branch_output(hidden, "{calls.producer}")'
         returns = "BranchOutput"
     needs = script.helpers | ({returns} - {"Tensor"}) | ({"Any"} if calls.params else set())
     before: list[str] = []
@@ -55,14 +66,14 @@ def leave(
     if left:
         needs = {"Left"}
     return Draft(
-        base=f"{boundary.edge.producer}_leave",
+        base=f"{calls.producer}_leave",
         params=(
             *("hidden: Tensor", "batch: Batch"),
             *(f"{name}: Any" for name in calls.params),
             *(keywords(shares.terms) if shares else ()),
         ),
         returns=returns,
-        doc=(*_leave_doc(boundary, scope.mesh, script, state), *told),
+        doc=(*_leave_doc(scope.mesh, script, state), *told),
         body=body([*before, *script.lines, last]),
         how="_".join(how.value for how in script.how),
         uneven="uneven" if script.uneven else "even",
@@ -97,7 +108,7 @@ def left_in_stream(state: State, calls: Calls, value: str = "hidden") -> tuple[s
     return f"return stream.pend({value}{carried})", "Tensor"
 
 
-def _leave_doc(boundary: Boundary, mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
+def _leave_doc(mesh: Mesh, script: Script, state: State) -> tuple[str, ...]:
     if state.phase is Phase.STREAM:
         left = f"the written residual on {lying(mesh, state.rows)} to {NEXT}"
     elif state.owes:

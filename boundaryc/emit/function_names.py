@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from boundaryc.emit.between import AccessDraft, Between, ResumeDraft
 from boundaryc.emit.collected import (
@@ -18,47 +18,50 @@ from boundaryc.emit.drafts import Draft, Drafts, ExitDraft
 from boundaryc.emit.naming import Traits, suffixes
 from boundaryc.emit.when import when
 from boundaryc.graph.build import FINAL, Edge
-from boundaryc.plan.result import StackPlan, TopologyPlan
+from boundaryc.plan.result import StackPlan
 
 
-def name_beside(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+def name_beside(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> None:
     """Names what a model that uses outputs between stages needs."""
     taken: set[str] = set()
-    auto = plan.stack.policy_auto
-    _name_all(known.beside.values(), taken, auto, str)
-    _name_all(known.accesses.values(), taken, auto, str.upper)
-    _name_all(known.resumes.values(), taken, auto, str.upper)
+    _name_all(known.beside.values(), taken, functions, known, str)
+    _name_all(known.accesses.values(), taken, functions, known, str.upper)
+    _name_all(known.resumes.values(), taken, functions, known, str.upper)
     rest = [one for one in known.beside.values() if not one.crossings]
     for group in by_base(rest):
-        _tell_apart(plan, topology, known, group, leaving=False)
-    _tell_ways_apart(plan, topology, known)
+        _tell_apart(plan, functions, known, group, leaving=False)
+    _tell_ways_apart(plan, functions, known)
 
 
-def name_functions(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+def name_functions(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> None:
     """Names the functions and exits of a variant."""
     taken: set[str] = set()
-    _name_all(known.functions.values(), taken, plan.stack.policy_auto, str)
-    _name_all(known.exits.values(), taken, plan.stack.policy_auto, str.upper)
+    _name_all(known.functions.values(), taken, functions, known, str)
+    _name_all(known.exits.values(), taken, functions, known, str.upper)
     for group in by_base(known.functions.values()):
-        _tell_apart(plan, topology, known, group, leaving=True)
+        _tell_apart(plan, functions, known, group, leaving=True)
 
 
 def _tell_apart(
     plan: StackPlan,
-    topology: TopologyPlan,
+    functions: TopologyFunctions,
     known: VariantFunctions,
     group: list[Named[Draft]],
     *,
     leaving: bool,
 ) -> None:
     """Says of each of several namesakes when it runs; ``leaving``: some end a stage."""
+    if len(group) == 1:
+        return
     every = {use.edge for named in group for use in named.uses}
-    for named in group if len(group) > 1 else ():
+    for named in group:
         leaves = leaving and _leaves(named.draft)
-        named.when = when(plan, topology, known.variant, named.uses, every, leaves=leaves)
+        named.when = when(plan, functions.plan, known, named.uses, every, leaves=leaves)
 
 
-def _tell_ways_apart(plan: StackPlan, topology: TopologyPlan, known: VariantFunctions) -> None:
+def _tell_ways_apart(
+    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
+) -> None:
     """Says when a way runs of which there are several functions, each perhaps other ways too."""
     by_way: dict[Crossing, list[Named[Draft]]] = {}
     for named in known.beside.values():
@@ -69,7 +72,7 @@ def _tell_ways_apart(plan: StackPlan, topology: TopologyPlan, known: VariantFunc
         if rivals:
             every = {use.edge for one in (named, *rivals) for use in one.uses}
             several = len({way.target for way in named.crossings}) > 1
-            named.when = when(plan, topology, known.variant, named.uses, every, leaves=several)
+            named.when = when(plan, functions.plan, known, named.uses, every, leaves=several)
 
 
 def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
@@ -81,14 +84,18 @@ def by_base(named: Iterable[Named[DraftT]]) -> list[list[Named[DraftT]]]:
 
 
 def _name_all(
-    named: Iterable[Named[DraftT]], taken: set[str], auto: str, case: Callable[[str], str]
+    named: Iterable[Named[DraftT]],
+    taken: set[str],
+    functions: TopologyFunctions,
+    known: VariantFunctions,
+    case: Callable[[str], str],
 ) -> None:
     for group in by_base(named):
         found: tuple[str, ...] = ("",)
         if len(group) > 1:
             ways = traits_of(one.crossings for one in group)
             pairs = zip(group, ways, strict=True)
-            found = suffixes([{**own, **_traits(one, auto)} for one, own in pairs])
+            found = suffixes([{**own, **_traits(one, functions, known)} for one, own in pairs])
         for one, suffix in zip(group, found, strict=True):
             one.name = unique(case(one.base), case(suffix), taken)
 
@@ -112,16 +119,16 @@ def unique(base: str, suffix: str, taken: set[str]) -> str:
     return free
 
 
-def policy_words(policies: list[str], auto: str) -> str:
-    """Policies as words of an identifier; what `auto` stands for goes before all others."""
-    if auto in policies:
+def policy_words(policies: Container[str], every: Sequence[str]) -> str:
+    """Policies as words of an identifier; ``every`` begins with what `auto` stands for."""
+    if every[0] in policies:
         return "auto"
-    return "_".join(dict.fromkeys(policy.replace("+", "_") for policy in policies))
+    return "_".join(policy.replace("+", "_") for policy in every if policy in policies)
 
 
-def _traits(named: Named[DraftT], auto: str) -> Traits:
+def _traits(named: Named[DraftT], functions: TopologyFunctions, known: VariantFunctions) -> Traits:
     """What may tell this function from its namesakes, the most telling first."""
-    edges = [use.edge for use in named.uses]
+    edges, cases = [use.edge for use in named.uses], known.cases(named.uses)
     draft = named.draft
     own = _main(draft)
     return {
@@ -135,9 +142,9 @@ def _traits(named: Named[DraftT], auto: str) -> Traits:
         "how": named.how or "complete",
         "uneven": own.uneven if own else "",
         "after": after(edges),
-        "policy": policy_words([use.policy for use in named.uses], auto),
+        "policy": policy_words({case.policy for case in cases}, functions.policies),
         "each": each_of(named.crossings),
-        "batches": "_".join(map(str, sorted({use.column for use in named.uses}))),
+        "batches": "_".join(map(str, sorted({case.column for case in cases}))),
     }
 
 
@@ -174,16 +181,15 @@ def keeping(edges: Iterable[Edge]) -> str:
     return f"keeping_{'_'.join(names)}" if names else "keeping_nothing"
 
 
-def names_by_use(functions: TopologyFunctions, use: Use) -> Mapping[str, str]:
+def names_by_use(known: VariantFunctions, use: Use) -> Mapping[str, str]:
     """The qualified names that a use needs: ``prepare``, ``resume`` and, after a stage, ``leave``.
 
     The end of the stack has ``empty`` too, for ranks without rows, and what is behind a merge has
     ``merge``; before one there is only ``leave``, and a branch begins with only ``prepare``. A
     stage that may run without an exit has ``postprocess``.
     """
-    variant = functions.plan.columns[use.column].variant
-    drafts, beside = functions.drafts[use], functions.between.get(use)
-    known, key = functions.variants[variant], (id(drafts), id(beside))
+    drafts, beside = known.drafts[use], known.between.get(use)
+    key = (id(drafts), id(beside))  # which are kept with them
     if key not in known.names:
         known.names[key] = _names(known, drafts, beside, use.edge)
     return known.names[key]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from boundaryc.emit.around import calls_around
 from boundaryc.emit.beside import copies
 from boundaryc.emit.between import Between, between, empty, overlapped
 from boundaryc.emit.calls import Calls
-from boundaryc.emit.collected import Named, TopologyFunctions, Use, VariantFunctions
+from boundaryc.emit.collected import DraftT, Named, TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.deferral import deferring, resumed
 from boundaryc.emit.drafting import draft
 from boundaryc.emit.drafts import Drafts
@@ -22,13 +21,13 @@ from boundaryc.emit.merging import branch_input, merge
 from boundaryc.emit.reuse import Reuse, place
 from boundaryc.emit.scope import Scope
 from boundaryc.emit.transfer import transferred, with_inputs
-from boundaryc.graph.build import ENTRY, FINAL, Edge
+from boundaryc.graph.build import ENTRY, FINAL, Edge, Node
 from boundaryc.language.model import Stack
 from boundaryc.plan import ops
 from boundaryc.plan.access import Access, access
 from boundaryc.plan.overlap import handed_on
 from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.topology.contracts import regime
+from boundaryc.topology.contracts import Regime, regime
 
 
 def topology_functions(
@@ -38,10 +37,13 @@ def topology_functions(
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    edges, shared = _by_repetition(plan), reuse or Reuse()
-    result = TopologyFunctions(topology, Scope(topology.mesh), {}, {}, {}, edges)
+    shared = reuse or Reuse(plan)
+    edges, policies = _by_repetition(plan), _auto_first(plan, topology)
+    result = TopologyFunctions(
+        topology, shared.library.scope(topology.mesh), {}, {}, edges, policies
+    )
     for variant in topology.row_multiples:
-        make = partial(_variant_functions, plan, topology, variant, edges, shared)
+        make = partial(_variant_functions, plan, result, variant, shared)
         result.add(shared.of_variant("functions", topology, variant, make, sized=_sized))
     return result
 
@@ -51,77 +53,83 @@ def _sized(known: VariantFunctions) -> bool:
 
 
 def _variant_functions(
-    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...], reuse: Reuse
+    plan: StackPlan, functions: TopologyFunctions, variant: str, reuse: Reuse
 ) -> VariantFunctions:
-    known = VariantFunctions(variant, Scope(topology.mesh))
-    uses = list(_uses(plan, topology, variant, edges))
-    _add_between(plan, topology, known, uses, reuse)
-    name_beside(plan, topology, known)
-    _add_drafts(plan, topology, known, uses, reuse)
-    name_functions(plan, topology, known)
+    topology = functions.plan
+    followed = reuse.followed(topology, variant, functions.policies)
+    known = VariantFunctions(variant, followed, reuse.library.scope(topology.mesh))
+    uses = [Use(edge, number) for number in range(len(followed)) for edge in functions.order]
+    _add_between(plan, known, uses, reuse)
+    name_beside(plan, functions, known)
+    _add_drafts(plan, known, uses, reuse)
+    name_functions(plan, functions, known)
     return known
 
 
-def _add_between(
-    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
-) -> None:
+def _add_between(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
     """First what exits leave in the stream, as the exits name it."""
-    cache: dict[object, tuple[Between, tuple[Users, ...]]] = {}
-    seen: dict[int, tuple[Between, tuple[Users, ...]]] = {}
+    cache: dict[tuple[Edge, int], tuple[Between, tuple[Users, ...]]] = {}
+    demands = regime(known.variant, known.scope.mesh)
+    where = place(known.scope.mesh, demands)
     for use in uses:
         if use.edge.forks or use.edge.merges:
             continue  # only what a merge leaves is the stream's again
-        boundary = topology.tables[use.policy][use.column][use.edge]
-        here = id(boundary)  # policies share boundaries, which the plan keeps
-        if here not in seen:
-            shape = _shape(boundary)
-            if shape not in cache:
-                make = partial(_between, plan, known.variant, boundary, reuse)
-                key = ("between", place(known.variant, topology.mesh, boundary))
-                found = reuse.drafted(key, known.scope, make)
-                cache[shape] = found, tuple(_users_between(known, found, _how(boundary)))
-            seen[here] = cache[shape]
-        known.between[use], users = seen[here]
+        followed = known.followed[use.table]
+        here = (use.edge, followed.plans[use.edge])
+        if here not in cache:
+            boundary = followed.table[use.edge]
+            make = partial(_between, plan, demands, boundary, reuse)
+            found = reuse.drafted(("between", where, here), known.scope, make)
+            cache[here] = found, tuple(_users_between(known, found, _how(boundary)))
+        known.between[use], users = cache[here]
         for each in users:
             each.append(use)
 
 
-def _shape(boundary: Boundary) -> object:
-    """What its functions depend on: in one variant other facts show in the operations only."""
-    return (boundary.edge, boundary.start, boundary.goal, boundary.path.ops)
-
-
 def _between(
-    plan: StackPlan, variant: str, boundary: Boundary, reuse: Reuse, scope: Scope
+    plan: StackPlan, demands: Regime, boundary: Boundary, reuse: Reuse, scope: Scope
 ) -> Between:
-    edge, calls = boundary.edge, calls_around(plan, boundary, "")
-    demands = regime(variant, scope.mesh)
+    edge, calls = boundary.edge, reuse.calls(boundary)
     ways = access(boundary, demands.rows)
     # Most boundaries differ in what this part does not depend on.
     inputs = demands.attention_in if _inputs_travel(plan.stack) else None
-    key = ("ways", edge, ways.asked, inputs, calls.kept, calls.carried)
-    found = reuse.drafted(key, scope, partial(_ways, plan, edge, ways, calls, inputs))
+    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    found = scope.once(_ways, _stages(edge), ways, calls, plan.stack.pipeline, inputs, mixes)
     if edge.consumer == FINAL and plan.stack.terminal.norm:
         found = replace(found, empty=empty(boundary, scope, calls))
     found = resumed(found, boundary, scope, calls, fused_sum(plan, scope.mesh, boundary))
     handed = _handed(plan, boundary, demands.rows)
     if handed is None:
         return found
-    return overlapped(found, handed, demands.rows, scope, calls_around(plan, handed, ""))
+    return overlapped(found, handed, demands.rows, scope, reuse.calls(handed))
 
 
 def _ways(
-    plan: StackPlan, edge: Edge, ways: Access, calls: Calls, inputs: int | None, scope: Scope
+    scope: Scope,
+    edge: Edge,
+    ways: Access,
+    calls: Calls,
+    payload: str | None,
+    inputs: int | None,
+    mixes: bool,
 ) -> Between:
-    """The other ways across a boundary, over a pipeline cut too where there are any."""
-    mixes = edge.consumer != FINAL and plan.stack.stage(edge.consumer).kind != "ffn"
+    """The other ways across a boundary, over a pipeline cut too where there is a ``payload``.
+
+    ``inputs`` are the rows of token mixers where captures on these go on at cuts; ``mixes``: its
+    consumer is one.
+    """
     found = between(edge, ways, scope, calls, shows=mixes)
-    if plan.stack.pipeline is None or found.access is None:
+    if payload is None or found.access is None:
         return found
-    travels = transferred(edge, ways, scope, calls, found.access, plan.stack.pipeline)
+    travels = transferred(edge, ways, scope, calls, found.access, payload)
     if inputs is not None:
-        travels = with_inputs(travels, inputs, ways, scope, plan.stack.pipeline)
+        travels = with_inputs(travels, inputs, ways, scope, payload)
     return replace(found, resume=replace(found.resume, transfer=travels))
+
+
+def _stages(edge: Edge) -> Edge:
+    """The same edge wherever its producer is reached, whatever is captured at it."""
+    return Edge(Node(ENTRY, edge.producer), Node(edge.producer, edge.consumer))
 
 
 def _inputs_travel(stack: Stack) -> bool:
@@ -140,24 +148,20 @@ def _handed(plan: StackPlan, boundary: Boundary, rows: int) -> Boundary | None:
     return handed_on(plan, boundary, rows)
 
 
-def _add_drafts(
-    plan: StackPlan, topology: TopologyPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse
-) -> None:
-    cache: dict[object, tuple[Drafts, tuple[Users, ...]]] = {}
-    seen: dict[int, tuple[Drafts, tuple[Users, ...]]] = {}
+def _add_drafts(plan: StackPlan, known: VariantFunctions, uses: list[Use], reuse: Reuse) -> None:
+    cache: dict[tuple[Edge, int], tuple[Drafts, tuple[Users, ...]]] = {}
+    demands = regime(known.variant, known.scope.mesh)
+    where = place(known.scope.mesh, demands)
     for use in uses:
-        boundary = topology.tables[use.policy][use.column][use.edge]
-        here = id(boundary)
-        if here not in seen:
-            shape = _shape(boundary)
-            if shape not in cache:
-                left = _left(known, known.between.get(use))
-                make = partial(_drafts, plan, known.variant, boundary, left)
-                key = ("drafts", left, place(known.variant, topology.mesh, boundary))
-                found = reuse.drafted(key, known.scope, make)
-                cache[shape] = found, tuple(_users(known, found, _how(boundary)))
-            seen[here] = cache[shape]
-        known.drafts[use], users = seen[here]
+        followed = known.followed[use.table]
+        here = (use.edge, followed.plans[use.edge])
+        if here not in cache:
+            boundary = followed.table[use.edge]
+            left = _left(known, known.between.get(use))
+            make = partial(_drafts, plan, demands, boundary, left, reuse)
+            found = reuse.drafted(("drafts", where, here, left), known.scope, make)
+            cache[here] = found, tuple(_users(known, found, _how(boundary)))
+        known.drafts[use], users = cache[here]
         for each in users:
             each.append(use)
 
@@ -170,13 +174,18 @@ def _left(known: VariantFunctions, beside: Between | None) -> tuple[str, str]:
 
 
 def _drafts(
-    plan: StackPlan, variant: str, boundary: Boundary, left: tuple[str, str], scope: Scope
+    plan: StackPlan,
+    demands: Regime,
+    boundary: Boundary,
+    left: tuple[str, str],
+    reuse: Reuse,
+    scope: Scope,
 ) -> Drafts:
     """The functions of a boundary; ``left`` is what its producer leaves in the stream."""
-    found = _draft(plan, scope, boundary, left[0])
-    handed = left[1] and _handed(plan, boundary, regime(variant, scope.mesh).rows)
+    found = _draft(plan, scope, boundary, reuse.calls(boundary, left[0]))
+    handed = left[1] and _handed(plan, boundary, demands.rows)
     if handed:
-        calls = calls_around(plan, handed, left[1])
+        calls = reuse.calls(handed, left[1])
         found = replace(found, postprocess=postprocess(handed, scope, calls))
     return found
 
@@ -187,27 +196,21 @@ def _by_repetition(plan: StackPlan) -> tuple[Edge, ...]:
     return tuple(sorted(edges, key=lambda edge: not plan.graph.repeats(edge)))
 
 
-def _uses(
-    plan: StackPlan, topology: TopologyPlan, variant: str, edges: tuple[Edge, ...]
-) -> Iterable[Use]:
-    """Every use in batches of a variant, what `auto` does on even ones first."""
-    policies = sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto)
-    columns = [i for i, one in enumerate(topology.columns) if one.variant == variant]
-    for policy in policies:
-        for column in columns:
-            for edge in edges:
-                yield Use(edge, column, policy)
+def _auto_first(plan: StackPlan, topology: TopologyPlan) -> tuple[str, ...]:
+    """The policies: functions of what `auto` stands for get the plain names."""
+    return tuple(sorted(topology.tables, key=lambda policy: policy != plan.stack.policy_auto))
 
 
-def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, access: str) -> Drafts:
+def _draft(plan: StackPlan, scope: Scope, boundary: Boundary, calls: Calls) -> Drafts:
     producer, branch = boundary.edge.producer, plan.stack.branch
     if boundary.edge.forks:
-        calls, copied = calls_around(plan, boundary, ""), copies(plan, boundary.edge)
+        copied = copies(plan, boundary.edge)
         return Drafts(branch_input(boundary, scope, calls, copied=copied))
     reduction = "partial" if producer == ENTRY else plan.stack.stage(producer).reduction
     scoped, tail = reduction != "partial", reduction == "local_tail"
-    calls, fused = calls_around(plan, boundary, access), fused_sum(plan, scope.mesh, boundary)
-    calls = replace(calls, fused=fused if attempted(plan, boundary) else None)
+    fused = fused_sum(plan, scope.mesh, boundary)
+    if attempted(plan, boundary):
+        calls = replace(calls, fused=fused)
     mixes = not boundary.edge.merges and boundary.edge.consumer != FINAL
     mixes = mixes and plan.stack.stage(boundary.edge.consumer).kind != "ffn"
     found = draft(boundary, scope, calls, scoped=scoped, tail=tail, shows=mixes)
@@ -239,25 +242,36 @@ Users = list[Use]
 """The places that need a function, for more to be added."""
 
 
+def _named(
+    known: dict[tuple[object, ...], Named[DraftT]], draft: DraftT, how: str
+) -> Named[DraftT]:
+    """What is known of a draft, which is recorded if it is new."""
+    key = draft.key
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Named(draft, how=how)
+    return found
+
+
 def _users(known: VariantFunctions, drafts: Drafts, how: str) -> Iterator[Users]:
     """The places of all functions of a boundary, which are recorded if they are new."""
     every = (drafts.prepare, drafts.leave, drafts.merge, drafts.postprocess)
     functions = [one for one in every if one]
     if drafts.exit:
         functions += drafts.exit.functions()
-        yield known.exits.setdefault(drafts.exit.key, Named(drafts.exit, how=how)).uses
+        yield _named(known.exits, drafts.exit, how).uses
     for function in functions:
-        yield known.functions.setdefault(function.key, Named(function, how=how)).uses
+        yield _named(known.functions, function, how).uses
 
 
 def _users_between(known: VariantFunctions, found: Between, how: str) -> Iterator[Users]:
     for function in found.functions():
-        named = known.beside.setdefault(function.key, Named(function, how=how))
+        named = _named(known.beside, function, how)
         if function.crossing and function.crossing not in named.crossings:
             named.crossings.append(function.crossing)
         yield named.uses
-    yield known.resumes.setdefault(found.resume.key, Named(found.resume, how=how)).uses
+    yield _named(known.resumes, found.resume, how).uses
     travels = found.resume.transfer
     for output in (*found.accesses, travels and travels.arrived):
         if output:
-            yield known.accesses.setdefault(output.key, Named(output, how=how)).uses
+            yield _named(known.accesses, output, how).uses

@@ -16,15 +16,15 @@ from boundaryc.emit.parts import Part, homes, part_imports
 from boundaryc.emit.patterns import layer_pattern
 from boundaryc.emit.plan_json import plan_json, shared_plan
 from boundaryc.emit.render import docstring, render
-from boundaryc.emit.reuse import Reuse
+from boundaryc.emit.reuse import Library, Reuse
 from boundaryc.emit.row_moves import moves_view
 from boundaryc.emit.rowwise import rowwise_view
 from boundaryc.emit.stack_views import layers_view, stack_view
 from boundaryc.emit.stream_views import streams_view
 from boundaryc.emit.summing import sum_view, sums_over_memory
 from boundaryc.emit.table_parts import table_files
-from boundaryc.emit.tables import TopologyTables, topology_tables
-from boundaryc.emit.topology_views import layout_view
+from boundaryc.emit.tables import topology_tables
+from boundaryc.emit.topology_views import layout_view, table_lines
 from boundaryc.emit.variant_views import edge_lines, variant_doc, variant_parts
 from boundaryc.emit.views import ModuleView
 from boundaryc.plan.alike import alike
@@ -40,9 +40,12 @@ class Output:
     files: Mapping[str, str]
 
 
-def emit(plan: StackPlan, origin: Origin) -> Output:
-    """The files of a planned stack, a function of the arguments alone."""
-    reuse = Reuse()
+def emit(plan: StackPlan, origin: Origin, library: Library | None = None) -> Output:
+    """The files of a planned stack, a function of ``plan`` and ``origin`` alone.
+
+    ``library`` has what other stacks have been given, which saves time where they are alike.
+    """
+    reuse = Reuse(plan, library)
     groups = [each for group in alike(plan.topologies) for each in _functions(plan, group, reuse)]
     functions = [group[0] for group in groups]
     shared = _shared(plan, functions)
@@ -51,10 +54,12 @@ def emit(plan: StackPlan, origin: Origin) -> Output:
     pattern = layer_pattern(plan)
     for group in groups:
         tables = topology_tables(plan, group[0], pattern)
+        lines = table_lines(plan, group[0], tables)
         common = shared_plan(plan, group[0].plan, reuse)
         for topology in group:
             name = topology.plan.spec.name
-            own = _topology(plan, topology, tables, origin, shared)
+            written = table_files(plan, topology.plan, tables, lines)
+            own = _topology(plan, topology, written, origin, shared)
             modules |= {f"{name}/{file}": text for file, text in own.items()}
             plans[f"{name}/plan.json"] = plan_json(plan, topology.plan, common)
     files = {name: with_header(origin, text) for name, text in modules.items()} | plans
@@ -110,8 +115,8 @@ def _arrange(plan: StackPlan, functions: TopologyFunctions) -> None:
     for known in functions.variants.values():
         if known.parts:
             continue  # another topology has them too
-        known.told = tuple(edge_lines(plan, functions, known))
-        known.parts = variant_parts(plan, functions, known)
+        known.told = tuple(edge_lines(plan, known))
+        known.parts = variant_parts(plan, known)
         known.parts_beside = access_parts(functions, known)
         known.homes, known.homes_beside = homes(known.parts), homes(known.parts_beside)
         for part in (*known.parts, *known.parts_beside):
@@ -133,12 +138,15 @@ def _text(plan: StackPlan, part: Part, known: VariantFunctions) -> str:
 def _topology(
     plan: StackPlan,
     functions: TopologyFunctions,
-    tables: TopologyTables,
+    tables: tuple[str, Mapping[str, str]],
     origin: Origin,
     shared: Mapping[str, str],
 ) -> dict[str, str]:
-    """The modules of one topology, which run with those that all topologies share."""
-    tables_text, boundaries = table_files(plan, functions, tables)
+    """The modules of one topology, which run with those that all topologies share.
+
+    ``tables`` are its own module, and further ones.
+    """
+    tables_text, boundaries = tables
     modules = {
         "__init__.py": tables_text,
         "layout.py": render("layout.py.jinja", layout_view(plan, functions)),

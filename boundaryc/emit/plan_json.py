@@ -6,18 +6,21 @@ Its summary is what the runtime says in the log when the topology is loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from boundaryc.emit.plan_text import op_text
 from boundaryc.emit.reuse import Reuse
+from boundaryc.emit.scope import Scope
 from boundaryc.emit.summary import summaries
 from boundaryc.graph.build import ENTRY, Edge
-from boundaryc.plan.result import Boundary, StackPlan, TopologyPlan
-from boundaryc.plan.state import NO_RESIDUAL, Phase
-from boundaryc.topology import Mesh
+from boundaryc.plan import ops
+from boundaryc.plan.alike import Case, Followed, Kinds, kinds_of
+from boundaryc.plan.result import Column, StackPlan, TopologyPlan
+from boundaryc.plan.state import NO_RESIDUAL, Phase, State
+from boundaryc.plan.transitions import Goal
 
 WIDTH = 100
 
@@ -42,14 +45,14 @@ def shared_plan(plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = N
 
     ``reuse`` has what other topologies of the same plan have been given.
     """
-    shared = reuse or Reuse()
+    shared = reuse or Reuse(plan)
     boundaries = {
         variant: shared.of_variant(
-            "plan", topology, variant, partial(_variant, plan, topology, variant)
+            "plan", topology, variant, partial(_variant, plan, topology, variant, shared)
         )
         for variant in topology.row_multiples
     }
-    return Shared(_dumped(summaries(plan, topology), 1, key="summary"), boundaries)
+    return Shared(_dumped(summaries(plan, topology, shared), 1, key="summary"), boundaries)
 
 
 def plan_json(plan: StackPlan, topology: TopologyPlan, shared: Shared) -> str:
@@ -109,56 +112,72 @@ def _few_rows(topology: TopologyPlan, variant: str) -> dict[str, int]:
     return {} if rows is None else {"few_rows": rows}
 
 
-def _variant(plan: StackPlan, topology: TopologyPlan, variant: str) -> Dumped:
+def _variant(plan: StackPlan, topology: TopologyPlan, variant: str, reuse: Reuse) -> Dumped:
     """The boundaries of a variant, which name no size."""
-    edges = [_edge(topology, variant, edge) for edge in plan.graph.edges()]
+    followed = reuse.followed(topology, variant, topology.tables)
+    scope = reuse.library.scope(topology.mesh)
+    kinds = kinds_of(topology, variant)
+    whens: dict[tuple[int, ...], Dumped] = {}
+
+    def when(tables: tuple[int, ...]) -> Dumped:
+        if tables not in whens:
+            cases = frozenset(case for table in tables for case in followed[table].cases)
+            whens[tables] = _when(kinds, tuple(topology.tables), cases)
+        return whens[tables]
+
+    edges = [_edge(scope, followed, edge, when) for edge in plan.graph.edges()]
     return _dumped(edges, 3, key="boundaries")
 
 
-def _edge(topology: TopologyPlan, variant: str, edge: Edge) -> dict[str, object]:
-    found: dict[tuple[object, ...], tuple[Boundary, dict[str, list[int]]]] = {}
-    for policy, tables in topology.tables.items():
-        for index, (column, table) in enumerate(zip(topology.columns, tables, strict=True)):
-            if column.variant == variant:
-                boundary = table[edge]
-                key = (boundary.start, boundary.goal, boundary.path.ops)
-                uses = found.setdefault(key, (boundary, {}))[1]
-                uses.setdefault(policy, []).append(index)
+PLAN = 6
+"""How deep in the document a plan of a boundary is."""
+
+
+def _edge(
+    scope: Scope,
+    followed: Sequence[Followed],
+    edge: Edge,
+    when: Callable[[tuple[int, ...]], Dumped],
+) -> dict[str, object]:
+    """A boundary; ``when`` says in which cases some tables are followed, by their numbers."""
+    found: dict[tuple[State, Goal, tuple[ops.Operation, ...]], list[int]] = {}
+    for number, one in enumerate(followed):
+        boundary = one.table[edge]
+        key = (boundary.start, boundary.goal, boundary.path.ops)
+        found.setdefault(key, []).append(number)
     return {
         "boundary": f"{edge.producer or 'start'} -> {edge.consumer}",
         **({"after": edge.source.producer} if edge.source.producer != ENTRY else {}),
         **({"captures": list(edge.target.captures)} if edge.target.captures else {}),
         "plans": [
-            {**_boundary(topology.mesh, boundary), "when": _when(topology, variant, uses)}
-            for boundary, uses in found.values()
+            {**scope.once(_boundary, *shape), "when": when(tuple(tables))}
+            for shape, tables in found.items()
         ],
     }
 
 
-def _when(
-    topology: TopologyPlan, variant: str, uses: dict[str, list[int]]
-) -> list[dict[str, object]] | str:
+@lru_cache(maxsize=1024)
+def _when(kinds: Kinds, every: tuple[str, ...], cases: frozenset[Case]) -> Dumped:
     """Policies with the kinds of batch for which each takes a plan, equal ones together."""
-    every = [i for i, column in enumerate(topology.columns) if column.variant == variant]
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for policy, indexes in uses.items():
-        groups.setdefault(tuple(indexes), []).append(policy)
-    if groups == {tuple(every): list(topology.tables)}:
-        return "always"
-    return [
+    groups: dict[Kinds, list[str]] = {}
+    for policy in every:
+        some = tuple(kind for kind in kinds if Case(policy, kind[0]) in cases)
+        if some:
+            groups.setdefault(some, []).append(policy)
+    if groups == {kinds: list(every)}:
+        return _dumped("always", PLAN + 1, key="when")
+    found = [
         {
             "policies": policies,
-            "even": "any"
-            if list(indexes) == every
-            else [list(topology.columns[index].even) for index in indexes],
-            **_sizes(topology, indexes),
+            "even": "any" if some == kinds else [list(column.even) for _, column in some],
+            **_sizes([column for _, column in some]),
         }
-        for indexes, policies in groups.items()
+        for some, policies in groups.items()
     ]
+    return _dumped(found, PLAN + 1, key="when")
 
 
-def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object]:
-    columns = [topology.columns[index] for index in indexes]
+def _sizes(columns: Sequence[Column]) -> dict[str, object]:
     found: dict[str, object] = {}
     if any(column.few is not None for column in columns):
         found["few"] = [column.few for column in columns]
@@ -169,8 +188,11 @@ def _sizes(topology: TopologyPlan, indexes: tuple[int, ...]) -> dict[str, object
     return found
 
 
-def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
-    start, goal = boundary.start, boundary.goal
+def _boundary(
+    scope: Scope, start: State, goal: Goal, path: tuple[ops.Operation, ...]
+) -> Mapping[str, Dumped]:
+    """A plan of a boundary, without the cases in which it is followed."""
+    mesh = scope.mesh
     come: dict[str, object] = {"rows": mesh.words(start.rows)}
     go: dict[str, object] = {"rows": mesh.words(goal.rows)}
     if goal.residual != NO_RESIDUAL:
@@ -184,8 +206,6 @@ def _boundary(mesh: Mesh, boundary: Boundary) -> dict[str, object]:
     for side, by_token in ((come, start.by_token), (go, goal.by_token)):
         if by_token:
             side["order"] = "token"
-    return {
-        "in": come,
-        "out": go,
-        "ops": [op_text(mesh, op) for op in boundary.path.ops],
-    }
+    texts = [op_text(mesh, op) for op in path]
+    plan = {"in": come, "out": go, "ops": texts}
+    return {name: _dumped(value, PLAN + 1, key=name) for name, value in plan.items()}

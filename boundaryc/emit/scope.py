@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar, TypeVarTuple
 
 from boundaryc.emit.fused import FusedSum
 from boundaryc.topology import Mesh
+
+Found = TypeVar("Found")
+Values = TypeVarTuple("Values")
+
+
+class Needs(NamedTuple):
+    """What a draft needs of the layout, see `Scope`."""
+
+    groups: frozenset[int]
+    rows: frozenset[tuple[int, int]]
+    orders: frozenset[int]
+    tokens: frozenset[tuple[int, bool]]
+    fused: frozenset[FusedSum]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has been drafted on meshes of the same names, by what it was drafted from.
+
+    ``needs`` has each kind of needs once, as there are few.
+    """
+
+    drafts: dict[Hashable, tuple[object, Needs]] = field(default_factory=dict)
+    needs: dict[Needs, Needs] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -17,10 +43,11 @@ class Scope:
     ``orders`` the rows (sharded over a mask) that some function permutes; ``tokens`` are rows, and
     whether they are in token order, of which some function says what they are; ``fused`` are the
     boundaries that some function may leave to a fused kernel; ``sized``: some function says how
-    many ranks a group has.
+    many ranks a group has. ``known`` is what other scopes have drafted.
     """
 
     mesh: Mesh
+    known: Known = field(default_factory=Known, repr=False)
     groups: set[int] = field(default_factory=set)
     rows: set[tuple[int, int]] = field(default_factory=set)
     orders: set[int] = field(default_factory=set)
@@ -28,14 +55,44 @@ class Scope:
     fused: set[FusedSum] = field(default_factory=set)
     sized: bool = False
 
-    def add(self, other: Scope) -> None:
+    def add(self, other: Scope | Needs) -> None:
         """Adds what functions need that were written for another scope."""
         self.groups |= other.groups
         self.rows |= other.rows
         self.orders |= other.orders
         self.tokens |= other.tokens
         self.fused |= other.fused
-        self.sized |= other.sized
+        self.sized |= isinstance(other, Scope) and other.sized
+
+    @property
+    def needs(self) -> Needs:
+        """All that has been collected."""
+        return Needs(
+            frozenset(self.groups),
+            frozenset(self.rows),
+            frozenset(self.orders),
+            frozenset(self.tokens),
+            frozenset(self.fused),
+        )
+
+    def once(self, make: Callable[[Scope, *Values], Found], *values: *Values) -> Found:
+        """What ``make`` gives for ``values``, or has given for equal ones in this or another scope.
+
+        It reads the names of the mesh and these values, nothing else, so what it gives serves every
+        topology and every stack. What says how many ranks a group has is for one topology alone.
+        """
+        key = (make, values)
+        known = self.known.drafts.get(key)
+        if known is None:
+            used = Scope(self.mesh, self.known)
+            found = make(used, *values)
+            self.add(used)
+            if not used.sized:
+                needs = used.needs
+                self.known.drafts[key] = found, self.known.needs.setdefault(needs, needs)
+            return found
+        self.add(known[1])
+        return known[0]  # type: ignore[return-value]  # what this function gave
 
     def size(self, axes: int) -> int:
         """The ranks of a group; a function that says how many is for this topology alone."""

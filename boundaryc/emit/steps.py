@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from boundaryc.plan import ops
 from boundaryc.plan.result import Boundary
 from boundaryc.plan.state import EdgeFacts, State
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An operation of a path with the states around it."""
+class Step(NamedTuple):
+    """An operation of a path with the states around it; a tuple, because many are compared."""
 
     op: ops.Operation
     before: State
@@ -26,9 +26,16 @@ def replayed(
     found: list[Step] = []
     for op in operations:
         after = _applied(op, state, facts)
-        found.append(Step(op, state, after))
-        state = after
+        step = _one(Step(op, state, after))
+        found.append(step)
+        state = step.after
     return tuple(found)
+
+
+@lru_cache(maxsize=16384)
+def _one(step: Step) -> Step:
+    """Equal steps are one object: they are kept with what has been drafted of them."""
+    return step
 
 
 def steps(boundary: Boundary) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

@@ -3,61 +3,95 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 from boundaryc.emit.fused import unfused
 from boundaryc.emit.layout_text import listed
 from boundaryc.emit.plan_text import op_text
 from boundaryc.emit.reasons import reasons
+from boundaryc.emit.reuse import Reuse
 from boundaryc.emit.shown import shown
 from boundaryc.emit.when import batches
-from boundaryc.graph.build import ENTRY
+from boundaryc.graph.build import ENTRY, Edge
 from boundaryc.plan import ops
+from boundaryc.plan.alike import Case, Followed
 from boundaryc.plan.cost import price
 from boundaryc.plan.result import Boundary, Column, StackPlan, TopologyPlan
-from boundaryc.plan.state import State
+from boundaryc.topology import naming
 from boundaryc.topology.contracts import obeys_policy
 
 NO_GAIN = "no plan is better for it"
 
 
-def summaries(plan: StackPlan, topology: TopologyPlan) -> list[dict[str, list[str]]]:
-    """The lines of a topology, policies of which all is the same together."""
+def summaries(
+    plan: StackPlan, topology: TopologyPlan, reuse: Reuse | None = None
+) -> list[dict[str, list[str]]]:
+    """The lines of a topology, policies of which all is the same together.
+
+    ``reuse`` has what other topologies of the same plan have been given.
+    """
     found: dict[tuple[str, ...], list[str]] = {}
-    sends: Sends = {}
-    behind = _Behind(plan, topology)
+    shared = reuse or Reuse(plan)
+    layer = shared.of_stack("layer", partial(_layer, plan))
+    runs = [
+        shared.of_variant("runs", topology, name, partial(_runs, topology, name, layer, shared))
+        for name in topology.row_multiples
+    ]
+    behind = _Behind(plan, topology, shared)
     for policy in topology.tables:
         names = ["auto", policy] if policy == plan.stack.policy_auto else [policy]
-        lines = (*_runs(plan, topology, policy, sends), *_not_taken(behind, policy))
+        ran = (line for variant in runs for line in variant[policy])
+        lines = (layer.told, *ran, *_not_taken(behind, policy))
         found.setdefault(lines, []).extend(names)
     return [{"policies": names, "lines": list(lines)} for lines, names in found.items()]
 
 
-Sends = dict[tuple[State, int], tuple[str, ...]]
-"""The collectives of paths, by their starts and the identity of each: most batches share them."""
+class _Layer(NamedTuple):
+    """The boundaries of the layer that a stack has most often, and what it is for people."""
+
+    edges: tuple[Edge, ...]
+    told: str
 
 
-def _runs(plan: StackPlan, topology: TopologyPlan, policy: str, sends: Sends) -> Iterator[str]:
-    """The collectives of the layer that the stack has most often, by variant and kind of batch."""
+def _layer(plan: StackPlan) -> _Layer:
     graph = plan.graph
     layers = Counter(graph.crossed(index) for index in range(len(graph.walk)))
     edges, count = layers.most_common(1)[0]
     names = ", ".join(dict.fromkeys(edge.consumer for edge in edges)) or "nothing"
-    yield f"a layer is {names} ({count} of {len(graph.walk)})"
-    for variant in topology.row_multiples:
-        every: list[Column] = []
-        groups: dict[tuple[str, ...], list[Column]] = {}
-        for column, table in zip(topology.columns, topology.tables[policy], strict=True):
-            if column.variant == variant:
-                sent = (_known(topology, table[edge], sends) for edge in edges)
-                groups.setdefault(tuple(one for each in sent for one in each), []).append(column)
-                every.append(column)
-        for texts, some in groups.items():
-            when = f" in {batches(every, some)}" if len(some) < len(every) else ""
-            said = f": {', '.join(_repeated(texts))}" if texts else ""
-            yield f"{variant}: {_count(len(texts))} a layer{when}{said}"
+    return _Layer(edges, f"a layer is {names} ({count} of {len(graph.walk)})")
+
+
+def _runs(
+    topology: TopologyPlan, variant: str, layer: _Layer, reuse: Reuse
+) -> Mapping[str, tuple[str, ...]]:
+    """The collectives of a layer in batches of a variant, by policy and kind of batch."""
+    sent: dict[Case, tuple[str, ...]] = {}
+    for followed in reuse.followed(topology, variant, topology.tables):
+        each = (_known(topology, followed, edge, reuse) for edge in layer.edges)
+        sent.update(dict.fromkeys(followed.cases, tuple(text for texts in each for text in texts)))
+    kinds = [i for i, column in enumerate(topology.columns) if column.variant == variant]
+    return {
+        policy: tuple(_lines(topology, variant, {i: sent[Case(policy, i)] for i in kinds}))
+        for policy in topology.tables
+    }
+
+
+def _lines(
+    topology: TopologyPlan, variant: str, sent: Mapping[int, tuple[str, ...]]
+) -> Iterator[str]:
+    """What is sent in batches of each kind, those that send the same together."""
+    every = [topology.columns[index] for index in sent]
+    groups: dict[tuple[str, ...], list[Column]] = {}
+    for index, texts in sent.items():
+        groups.setdefault(texts, []).append(topology.columns[index])
+    for texts, some in groups.items():
+        when = f" in {batches(every, some)}" if len(some) < len(every) else ""
+        said = f": {', '.join(_repeated(texts))}" if texts else ""
+        yield f"{variant}: {_count(len(texts))} a layer{when}{said}"
 
 
 def _repeated(texts: Iterable[str]) -> Iterator[str]:
@@ -71,21 +105,21 @@ def _count(collectives: int) -> str:
     return f"{collectives} collective{'s' * (collectives != 1)}"
 
 
-def _known(topology: TopologyPlan, boundary: Boundary, sends: Sends) -> tuple[str, ...]:
-    key = (boundary.start, id(boundary.path))
-    if key not in sends:
-        sends[key] = tuple(_sent(topology, boundary))
-    return sends[key]
+def _known(topology: TopologyPlan, followed: Followed, edge: Edge, reuse: Reuse) -> tuple[str, ...]:
+    """The collectives of a boundary, found once for all topologies with the same names."""
+    find = partial(_sent, topology, followed.table[edge])
+    return reuse.of_stack("sent", find, naming(topology.mesh), followed.plans[edge])
 
 
-def _sent(topology: TopologyPlan, boundary: Boundary) -> Iterator[str]:
-    state = boundary.start
+def _sent(topology: TopologyPlan, boundary: Boundary) -> tuple[str, ...]:
+    state, texts = boundary.start, []
     for op in boundary.path.ops:
         if price(op, state, boundary.facts).collectives:
-            yield op_text(topology.mesh, op).removesuffix(" variable")
+            texts.append(op_text(topology.mesh, op).removesuffix(" variable"))
         after = op.apply(state, boundary.facts)
         assert after is not None
         state = after
+    return tuple(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +133,17 @@ class _Does:
 class _Behind:
     """What the boundaries behind each stage do: found once, and asked for every policy."""
 
-    def __init__(self, plan: StackPlan, topology: TopologyPlan) -> None:
+    def __init__(self, plan: StackPlan, topology: TopologyPlan, reuse: Reuse) -> None:
         self.plan, self.topology = plan, topology
+        self._followed = {
+            variant: reuse.followed(topology, variant, topology.tables)
+            for variant in topology.row_multiples
+        }
         self._known: dict[tuple[str, str, str], _Does] = {}
+        self._edges: dict[str, list[Edge]] = {}
+        for edge in plan.graph.edges():
+            if not edge.forks:
+                self._edges.setdefault(edge.producer, []).append(edge)
 
     def __call__(self, policy: str, stage: str, variant: str = "") -> _Does:
         """What those behind ``stage`` do, in batches of one variant or of all."""
@@ -112,19 +154,15 @@ class _Behind:
         return known
 
     def _found(self, policy: str, stage: str, variant: str) -> _Does:
-        topology = self.topology
-        edges = [edge for edge in self.plan.graph.edges() if edge.producer == stage]
-        edges = [edge for edge in edges if not edge.forks]
         kinds, owes = set[type[ops.Operation]](), False
-        tables = {
-            id(table): table  # many kinds of batch share theirs
-            for column, table in zip(topology.columns, topology.tables[policy], strict=True)
-            if variant in ("", column.variant)
-        }
-        for table in tables.values():
-            for edge in edges:
-                owes = owes or bool(table[edge].start.owes)
-                kinds.update(map(type, table[edge].path.ops))
+        for name, every in self._followed.items():
+            for followed in every if variant in ("", name) else ():
+                if all(case.policy != policy for case in followed.cases):
+                    continue
+                for edge in self._edges.get(stage, ()):
+                    boundary = followed.table[edge]
+                    owes = owes or bool(boundary.start.owes)
+                    kinds.update(map(type, boundary.path.ops))
         return _Does(frozenset(kinds), owes)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from boundaryc.emit.collected import TopologyFunctions, Use
+from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.columns import merged
 from boundaryc.emit.function_names import after, keeping, names_by_use, policy_words, unique
 from boundaryc.emit.layers import LayerKind, layer_kinds
@@ -13,6 +13,7 @@ from boundaryc.emit.naming import suffixes
 from boundaryc.emit.patterns import LayerShape, Pattern
 from boundaryc.emit.runs import Run, runs
 from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.plan.alike import Case
 from boundaryc.plan.result import Column, StackPlan
 
 
@@ -76,7 +77,7 @@ def topology_tables(
     behaviours = _behaviours(plan, functions)
     kept = merged(topology.columns, behaviours)
     taken: set[str] = set()
-    constants = _boundaries(functions, kept, taken, plan.stack.policy_auto)
+    constants = _boundaries(functions, kept, taken)
     by_place = {
         (policy, edge, constant.base): constant.name
         for constant in constants
@@ -91,57 +92,73 @@ def topology_tables(
 def _behaviours(plan: StackPlan, functions: TopologyFunctions) -> list[Hashable]:
     """What all boundaries do in batches of each column, under every policy: equal numbers."""
     numbers: dict[Hashable, int] = {}
-    known: dict[int, int] = {}
-
-    def number(use: Use) -> int:
-        names = names_by_use(functions, use)
-        if id(names) not in known:
-            known[id(names)] = numbers.setdefault(tuple(sorted(names.items())), len(numbers))
-        return known[id(names)]
-
-    places = [(policy, edge) for policy in functions.plan.tables for edge in plan.graph.edges()]
+    by_table = {
+        (variant, table): numbers.setdefault(_behaviour(plan, known, table), len(numbers))
+        for variant, known in functions.variants.items()
+        for table in range(len(known.followed))
+    }
     return [
-        tuple(number(Use(edge, column, policy)) for policy, edge in places)
-        for column in range(len(functions.plan.columns))
+        tuple(
+            by_table[column.variant, functions.tables[Case(policy, index)]]
+            for policy in functions.policies
+        )
+        for index, column in enumerate(functions.plan.columns)
     ]
 
 
+def _behaviour(plan: StackPlan, known: VariantFunctions, table: int) -> Hashable:
+    """The names of all that runs where one table is followed."""
+    names = (names_by_use(known, Use(edge, table)) for edge in plan.graph.edges())
+    return tuple(tuple(sorted(each.items())) for each in names)
+
+
 def _boundaries(
-    functions: TopologyFunctions, kept: tuple[int, ...], taken: set[str], auto: str
+    functions: TopologyFunctions, kept: tuple[int, ...], taken: set[str]
 ) -> list[Constant]:
     """One constant for each different row of functions; those of `auto` have the plain names."""
     found: dict[tuple[object, ...], Constant] = {}
-    policies = dict.fromkeys(use.policy for use in functions.drafts)
-    for policy in policies:
-        for edge in functions.order:
-            rows: dict[str, list[str]] = {}
-            for column in kept:
-                use = Use(edge, column, policy)
-                names, base = names_by_use(functions, use), prepare_base(edge)
-                if "prepare" in names:
-                    rows.setdefault(base, []).append(names["prepare"])
-                if "merge" in names:
-                    rows.setdefault(f"{edge.producer}_merge", []).append(names["merge"])
-                for other in ("resume", "empty"):
-                    if other in names:
-                        rows.setdefault(f"{base}_{other}", []).append(names[other])
-                if "postprocess" in names:
-                    late = f"{edge.producer}_postprocess"
-                    rows.setdefault(late, []).append(names["postprocess"])
-                if "leave" in names:
-                    rows.setdefault(leave_base(functions, use), []).append(names["leave"])
-            for base, row in rows.items():
-                key = (base, *row)
-                constant = found.setdefault(key, Constant(base.upper(), tuple(row)))
-                constant.edges.append(edge)
-                constant.policies.append(policy)
-    _name(list(found.values()), taken, auto)
+    alike: dict[tuple[int, ...], list[tuple[Edge, Constant]]] = {}
+    for policy in functions.policies:
+        followed = functions.followed(policy)
+        if followed not in alike:
+            alike[followed] = [
+                (edge, found.setdefault((base, *row), Constant(base.upper(), tuple(row))))
+                for edge in functions.order
+                for base, row in _rows(functions, edge, kept, policy).items()
+            ]
+        for edge, constant in alike[followed]:
+            constant.edges.append(edge)
+            constant.policies.append(policy)
+    _name(list(found.values()), taken, functions.policies)
     return list(found.values())
 
 
-def leave_base(functions: TopologyFunctions, use: Use) -> str:
+def _rows(
+    functions: TopologyFunctions, edge: Edge, kept: tuple[int, ...], policy: str
+) -> Mapping[str, list[str]]:
+    """The functions of a boundary in batches of every column that is kept, by their plain names."""
+    rows: dict[str, list[str]] = {}
+    base = prepare_base(edge)
+    for column in kept:
+        known, use = functions.use(edge, column, policy)
+        names = names_by_use(known, use)
+        if "prepare" in names:
+            rows.setdefault(base, []).append(names["prepare"])
+        if "merge" in names:
+            rows.setdefault(f"{edge.producer}_merge", []).append(names["merge"])
+        for other in ("resume", "empty"):
+            if other in names:
+                rows.setdefault(f"{base}_{other}", []).append(names[other])
+        if "postprocess" in names:
+            rows.setdefault(f"{edge.producer}_postprocess", []).append(names["postprocess"])
+        if "leave" in names:
+            rows.setdefault(leave_base(known, use), []).append(names["leave"])
+    return rows
+
+
+def leave_base(known: VariantFunctions, use: Use) -> str:
     """The plain name of what a stage does when it leaves."""
-    drafts = functions.drafts[use]
+    drafts = known.drafts[use]
     return drafts.exit.base if drafts.exit else f"{use.edge.producer}_leave"
 
 
@@ -150,7 +167,7 @@ def prepare_base(edge: Edge) -> str:
     return f"{edge.producer or 'start'}_to_{edge.consumer}"
 
 
-def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
+def _name(constants: list[Constant], taken: set[str], policies: Sequence[str]) -> None:
     groups: dict[str, list[Constant]] = {}
     for constant in constants:
         groups.setdefault(constant.base, []).append(constant)
@@ -160,7 +177,7 @@ def _name(constants: list[Constant], taken: set[str], auto: str) -> None:
                 "to": "" if "_TO_" in base else _consumers(constant),
                 "keeps": keeping(constant.edges).upper() if "_TO_" in base else "",
                 "after": after(constant.edges).upper(),
-                "policy": policy_words(constant.policies, auto).upper(),
+                "policy": policy_words(constant.policies, policies).upper(),
             }
             for constant in group
         ]
@@ -183,10 +200,14 @@ def _policies(
     layers: dict[Layer, Constant] = {}
     by_shape: dict[str, list[Layer]] = {}
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
-    for policy in dict.fromkeys(use.policy for use in functions.drafts):
-        by_shape[policy] = [
-            _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
-        ]
+    alike: dict[tuple[int, ...], list[Layer]] = {}
+    for policy in functions.policies:
+        followed = functions.followed(policy)
+        if followed not in alike:
+            alike[followed] = [
+                _layer(functions, shape, kinds, by_place, policy) for shape in pattern.shapes
+            ]
+        by_shape[policy] = alike[followed]
         for layer, shape in zip(by_shape[policy], pattern.shapes, strict=True):
             base = f"{'_'.join(layer.kind.stages or ('empty',)).upper()}_LAYER"
             constant = layers.setdefault(layer, Constant(base, ()))
@@ -233,7 +254,7 @@ def _layer(
     """The layers of one shape, under one policy."""
     boundaries = []
     for entering, leaving in shape.boundaries:
-        leave = leave_base(functions, Use(leaving, 0, policy)).upper()
+        leave = leave_base(*functions.use(leaving, 0, policy)).upper()
         prepare = prepare_base(entering).upper()
         arguments = [by_place[policy, entering, prepare], by_place[policy, leaving, leave]]
         if not entering.forks:
@@ -269,7 +290,7 @@ def _name_layers(
                     "place": _place(pattern, at),
                     "after": _after(constant),
                     "keeps": keeping(constant.edges).upper(),
-                    "policy": policy_words(constant.policies, plan.stack.policy_auto).upper(),
+                    "policy": policy_words(constant.policies, tuple(by_shape)).upper(),
                 }
             )
         for (_, constant), suffix in zip(group, suffixes(traits), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.fused_views import fused_lines, fused_slots
@@ -139,20 +140,55 @@ def _joined(mesh: Mesh, axes: int) -> str:
     return "_".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class TableLines:
+    """The tables of topologies with the same functions: what their modules say that names none.
+
+    ``imports`` are those of the runtime and of layers, ``modules`` have functions of boundaries.
+    """
+
+    columns: tuple[Column, ...]
+    imports: Lines
+    modules: Lines
+    boundaries: tuple[Lines, ...]
+    layers: tuple[Lines, ...]
+    tables: tuple[Lines, ...]
+    by_policy: Lines
+
+
+def table_lines(
+    plan: StackPlan, functions: TopologyFunctions, tables: TopologyTables
+) -> TableLines:
+    """The lines of ``tables``; of a topology only the functions are looked at."""
+    kinds = sorted({layer.kind.name for _, layer in tables.layers})
+    boundaries = sorted({slot.boundary for _, layer in tables.layers for slot in layer.kind.slots})
+    return TableLines(
+        tables.columns,
+        imports=(
+            "from boundaryc import runtime",
+            *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
+            "",
+            *bracketed_import("..layers", sorted({*kinds, "Layer"})),
+        ),
+        modules=bracketed_import(".", _modules(functions)),
+        boundaries=tuple(boundary_lines(constant) for constant in in_order(plan, tables)),
+        layers=tuple(_layer(name, layer) for name, layer in tables.layers),
+        tables=tuple(_table(table) for table in tables.tables),
+        by_policy=_by_policy(plan, functions.plan.tables, tables.tables),
+    )
+
+
 def topology_view(
     plan: StackPlan,
-    functions: TopologyFunctions,
-    tables: TopologyTables,
+    topology: TopologyPlan,
+    lines: TableLines,
     home: Mapping[str, str] | None = None,
 ) -> TopologyView:
     """The view of a topology's ``__init__.py``, without the hash of all that it runs.
 
     ``home`` has the modules of boundaries that are in others, by name.
     """
-    topology = functions.plan
     title = f"{plan.stack.name} on {topology.spec.name}"
-    kinds = sorted({layer.kind.name for _, layer in tables.layers})
-    boundaries = sorted({slot.boundary for _, layer in tables.layers for slot in layer.kind.slots})
     return TopologyView(
         doc=(
             f"Which function runs at which boundary: {title}.",
@@ -172,20 +208,15 @@ def topology_view(
         base=_base(plan),
         final_bias=bool(_final_bias(plan)),
         imports=(
-            "from boundaryc import runtime",
-            *bracketed_import("boundaryc.runtime", sorted([*boundaries, "Column", "Table"])),
-            "",
-            *bracketed_import("..layers", sorted({*kinds, "Layer"})),
-            *(local_imports(home) if home else bracketed_import(".", _modules(functions))),
+            *lines.imports,
+            *(local_imports(home) if home else lines.modules),
             "from .layout import MESH, Batch, Groups, Rows",
         ),
-        columns=_columns(topology, tables.columns),
-        boundaries=()
-        if home
-        else tuple(boundary_lines(constant) for constant in in_order(plan, tables)),
-        layers=tuple(_layer(name, layer) for name, layer in tables.layers),
-        tables=tuple(_table(table) for table in tables.tables),
-        by_policy=_by_policy(plan, topology.tables, tables.tables),
+        columns=_columns(topology, lines.columns),
+        boundaries=() if home else lines.boundaries,
+        layers=lines.layers,
+        tables=lines.tables,
+        by_policy=lines.by_policy,
     )
 
 

@@ -25,22 +25,18 @@ AXES = {
 }
 
 
-def variant_parts(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> tuple[Part, ...]:
+def variant_parts(plan: StackPlan, known: VariantFunctions) -> tuple[Part, ...]:
     """The modules of one batch variant; divided, what runs after a stage is in one of its own."""
-    blocks = tuple(_blocks(plan, functions, known))
+    blocks = tuple(_blocks(plan, known))
     return divided(known.variant, "after", blocks, told=len(known.told))
 
 
-def _blocks(
-    plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions
-) -> Iterator[Block]:
+def _blocks(plan: StackPlan, known: VariantFunctions) -> Iterator[Block]:
     """Functions and decisions as a forward meets them, alternatives behind each other."""
     defined = {group[0].draft.base: group for group in by_base(known.functions.values())}
     decided = {group[0].draft.base: group for group in by_base(known.exits.values())}
     done: set[str] = set()
-    for base, producer in _bases(plan, functions, known.variant).items():
+    for base, producer in _bases(plan, known).items():
         decisions = decided.get(base, ())
         # A decision names its functions, so all of them come first, also those of an alternative.
         named = [one.base for decision in decisions for one in decision.draft.functions()]
@@ -59,13 +55,11 @@ def _blocks(
             yield Block(decision.name, lines, producer or None, records=records)
 
 
-def _bases(plan: StackPlan, functions: TopologyFunctions, variant: str) -> dict[str, str]:
+def _bases(plan: StackPlan, known: VariantFunctions) -> dict[str, str]:
     """The plain names of a variant's functions in the order of a forward, with their producers."""
-    columns = functions.plan.columns
     met: dict[Edge, dict[int, Drafts]] = {edge: {} for edge in plan.graph.edges()}
-    for use, drafts in functions.drafts.items():
-        if columns[use.column].variant == variant:
-            met[use.edge].setdefault(id(drafts), drafts)  # batches and policies share them
+    for use, drafts in known.drafts.items():
+        met[use.edge].setdefault(id(drafts), drafts)  # tables share them
     found: dict[str, str] = {}
     for edge, own in met.items():
         for drafts in own.values():
@@ -170,9 +164,8 @@ def _terms(mesh: Mesh) -> Lines:
     )
 
 
-def edge_lines(plan: StackPlan, functions: TopologyFunctions, known: VariantFunctions) -> list[str]:
+def edge_lines(plan: StackPlan, known: VariantFunctions) -> list[str]:
     """What is sent at each boundary, and why."""
-    column = next(i for i, one in enumerate(functions.plan.columns) if one.variant == known.variant)
     kinds = {kind.stages: kind for kind in layer_kinds(plan)}
     # Not which layers these are: a module is the same however often its layers are repeated.
     about = (
@@ -183,7 +176,7 @@ def edge_lines(plan: StackPlan, functions: TopologyFunctions, known: VariantFunc
     seen: dict[tuple[str, tuple[str, ...]], None] = {}
     entries = []
     for edge in plan.graph.edges():
-        drafts = functions.drafts[Use(edge, column, plan.stack.policy_auto)]
+        drafts = known.drafts[Use(edge, 0)]  # what `auto` does on even batches
         target = shown(plan.stack, edge.consumer).removeprefix("the ")
         title = f"{edge.producer or 'start'} -> {target}"
         if edge.target.captures:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from boundaryc.emit import quantized
-from boundaryc.emit.calls import Calls
+from boundaryc.emit.calls import Calls, along, onwards
 from boundaryc.emit.crossings import ORIGIN, SHOWN, SOURCE, TARGET, Crossing
 from boundaryc.emit.doc_text import collectives, contract, summary
 from boundaryc.emit.drafts import Draft
@@ -21,8 +22,7 @@ from boundaryc.plan.state import Phase, State
 from boundaryc.plan.transitions import Goal
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """One way across a boundary: from a state in which the stream may be, by these steps.
 
     ``goal`` is where it ends. ``opening`` takes what the model passes on, a ``given``. ``base`` is
@@ -84,8 +84,11 @@ def _taken(phase: Phase, *, enters: bool, shows: bool) -> tuple[str, ...]:
 
 def crossed(way: Way, target: str, scope: Scope, calls: Calls) -> Draft:
     """The function that takes a way across a boundary to the stage ``target``."""
-    if way.crossing:
-        calls = replace(calls, producer=SOURCE, consumer=TARGET, shown=SHOWN)
+    own = along(calls, SOURCE, TARGET, SHOWN) if way.crossing else onwards(calls)
+    return scope.once(_crossed, way, target, own)
+
+
+def _crossed(scope: Scope, way: Way, target: str, calls: Calls) -> Draft:
     script = Writer(scope, calls, at_producer=False).write(way.steps)
     read = calls.read
     published: tuple[str, ...] = ()

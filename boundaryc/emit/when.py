@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from itertools import combinations
-from typing import Protocol
 
+from boundaryc.emit.collected import Use, VariantFunctions
 from boundaryc.emit.layout_text import listed, wrapped
 from boundaryc.emit.shown import shown
 from boundaryc.graph.build import ENTRY, Edge
+from boundaryc.plan.alike import Case, Kinds, kinds_of
 from boundaryc.plan.result import Column, StackPlan, TopologyPlan
-
-
-class Place(Protocol):
-    """Where a function runs: an edge, in batches of one column, under one policy."""
-
-    @property
-    def edge(self) -> Edge:
-        """The boundary."""
-
-    @property
-    def column(self) -> int:
-        """The kind of batch, an index into the topology's columns."""
-
-    @property
-    def policy(self) -> str:
-        """The reduction policy."""
 
 
 def when(
     plan: StackPlan,
     topology: TopologyPlan,
-    variant: str,
-    uses: Iterable[Place],
+    known: VariantFunctions,
+    uses: Iterable[Use],
     every: Collection[Edge],
     *,
     leaves: bool,
@@ -43,17 +29,17 @@ def when(
     name does not say what comes next.
     """
     met = [edge for edge in plan.graph.edges() if edge in every]
-    columns = [i for i, column in enumerate(topology.columns) if column.variant == variant]
-    by_edge: dict[Edge, set[tuple[str, int]]] = {}
+    by_edge: dict[Edge, list[Use]] = {}
     for use in uses:
-        by_edge.setdefault(use.edge, set()).add((use.policy, use.column))
-    groups: dict[frozenset[tuple[str, int]], list[Edge]] = {}
-    for edge, cases in by_edge.items():
-        groups.setdefault(frozenset(cases), []).append(edge)
+        by_edge.setdefault(use.edge, []).append(use)
+    groups: dict[frozenset[Case], list[Edge]] = {}
+    for edge, own in by_edge.items():
+        groups.setdefault(frozenset(known.cases(own)), []).append(edge)
+    kinds = kinds_of(topology, known.variant)
     texts = []
-    for batches_and_policies, edges in groups.items():
+    for cases, edges in groups.items():
         place = _place(plan, met, edges, leaves=leaves)
-        clauses = _clauses(plan, topology, columns, batches_and_policies)
+        clauses = _clauses(kinds, tuple(topology.tables), plan.stack.policy_auto, cases)
         texts += [", ".join(filter(None, [place, clause])) for clause in clauses]
     return wrapped("when: ", "; ".join(filter(None, texts)) or "always", indent=4)
 
@@ -81,36 +67,27 @@ def _place(plan: StackPlan, every: list[Edge], edges: list[Edge], *, leaves: boo
     return ", ".join(words)
 
 
+@lru_cache(maxsize=1024)
 def _clauses(
-    plan: StackPlan,
-    topology: TopologyPlan,
-    columns: list[int],
-    cases: frozenset[tuple[str, int]],
-) -> list[str]:
-    """Under which policies in which batches; one empty text where it is all of them."""
+    kinds: Kinds, every: tuple[str, ...], auto: str, cases: frozenset[Case]
+) -> tuple[str, ...]:
+    """Under which of ``every`` policy in which batches; one empty text where it is all of them."""
     groups: dict[frozenset[int], list[str]] = {}
-    for policy in topology.tables:
-        some = frozenset(column for name, column in cases if name == policy)
+    for policy in every:
+        some = frozenset(case.column for case in cases if case.policy == policy)
         if some:
             groups.setdefault(some, []).append(policy)
-    return [_clause(plan, topology, columns, policies, some) for some, policies in groups.items()]
-
-
-def _clause(
-    plan: StackPlan,
-    topology: TopologyPlan,
-    columns: list[int],
-    policies: list[str],
-    some: frozenset[int],
-) -> str:
-    words = []
-    if len(policies) < len(topology.tables):
-        said = [f"{name} (auto)" if name == plan.stack.policy_auto else name for name in policies]
-        words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(said)}")
-    if len(some) < len(columns):
-        every = [topology.columns[index] for index in columns]
-        words.append(batches(every, [topology.columns[index] for index in sorted(some)]))
-    return ", ".join(words)
+    found = []
+    for some, policies in groups.items():
+        words = []
+        if len(policies) < len(every):
+            said = [f"{name} (auto)" if name == auto else name for name in policies]
+            words.append(f"polic{'y' if len(policies) == 1 else 'ies'} {listed(said)}")
+        if len(some) < len(kinds):
+            columns = [column for _, column in kinds]
+            words.append(batches(columns, [column for index, column in kinds if index in some]))
+        found.append(", ".join(words))
+    return tuple(found)
 
 
 def batches(every: list[Column], some: list[Column]) -> str:

@@ -5,9 +5,12 @@ What is made of one such plan, its judgement and its code, serves the others.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from boundaryc.plan.result import Boundary, Table, TopologyPlan
+from boundaryc.graph.build import Edge
+from boundaryc.plan.result import Boundary, Column, Table, TopologyPlan
 from boundaryc.plan.state import EdgeFacts
 from boundaryc.topology import naming
 
@@ -33,6 +36,34 @@ def _form(topology: TopologyPlan) -> object:
     return atoms, topology.mesh.axes, topology.columns, topology.skipped
 
 
+class Case(NamedTuple):
+    """Batches of one kind, an index into the columns of a topology, under one policy."""
+
+    policy: str
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A table, and every case of a variant in which it or one of an equal form is followed.
+
+    ``plans`` numbers the forms of its boundaries, which are equal where their numbers are.
+    """
+
+    table: Table
+    cases: tuple[Case, ...]
+    plans: Mapping[Edge, int]
+
+
+Kinds = tuple[tuple[int, Column], ...]
+"""Kinds of batch with their numbers."""
+
+
+def kinds_of(topology: TopologyPlan, variant: str) -> Kinds:
+    """The kinds of batch of a variant."""
+    return tuple((i, one) for i, one in enumerate(topology.columns) if one.variant == variant)
+
+
 Form = tuple[Hashable, ...]
 """Names of the mesh, kinds of batch with their numbers, and by policy the plans of each."""
 
@@ -45,9 +76,10 @@ class Forms:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._plans: dict[Hashable, int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
         # By identity, of what the plans keep: many kinds of batch share their tables.
-        self._tables: dict[int, int] = {}
+        self._tables: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def of(self, topology: TopologyPlan, variant: str) -> Form:
         """The form of the plans of a variant on a topology.
@@ -56,19 +88,41 @@ class Forms:
         dense FFNs and experts are sharded over shows in the plans. Kinds of batch come with their
         numbers, by which functions may be told apart.
         """
-        kinds = [(i, one) for i, one in enumerate(topology.columns) if one.variant == variant]
+        kinds = kinds_of(topology, variant)
         tables = tuple(
-            (policy, *(self._table(tables[index]) for index, _ in kinds))
+            (policy, *(self._table(tables[index])[0] for index, _ in kinds))
             for policy, tables in topology.tables.items()
         )
-        return naming(topology.mesh), tuple(kinds), tables
+        return naming(topology.mesh), kinds, tables
 
-    def _table(self, table: Table) -> int:
-        number = self._tables.get(id(table))
-        if number is None:
-            form = tuple([_planned(boundary) for boundary in table.values()])
-            number = self._tables[id(table)] = self._numbers.setdefault(form, len(self._numbers))
-        return number
+    def followed(
+        self, topology: TopologyPlan, variant: str, policies: Iterable[str]
+    ) -> tuple[Followed, ...]:
+        """The tables of a variant on a topology that differ in form, by the first case of each.
+
+        Cases are in the order of ``policies``, then of kinds of batch.
+        """
+        found: dict[int, tuple[Table, list[Case], tuple[int, ...]]] = {}
+        kinds = kinds_of(topology, variant)
+        for policy in policies:
+            for index, _ in kinds:
+                table = topology.tables[policy][index]
+                number, plans = self._table(table)
+                found.setdefault(number, (table, [], plans))[1].append(Case(policy, index))
+        return tuple(
+            Followed(table, tuple(cases), dict(zip(table, plans, strict=True)))
+            for table, cases, plans in found.values()
+        )
+
+    def _table(self, table: Table) -> tuple[int, tuple[int, ...]]:
+        """The number of the form of a table, and those of its boundaries."""
+        known = self._tables.get(id(table))
+        if known is None:
+            found = (_planned(boundary) for boundary in table.values())
+            plans = tuple([self._plans.setdefault(one, len(self._plans)) for one in found])
+            number = self._numbers.setdefault(plans, len(self._numbers))
+            known = self._tables[id(table)] = number, plans
+        return known
 
 
 def _planned(boundary: Boundary) -> Hashable:

@@ -276,7 +276,7 @@ def _lies(axis: int, rows: int, owes: int = 0) -> str:
 
 def _works(scope: Scope, alike: Sequence[Boundary]) -> tuple[Work, ...]:
     """The operations of boundaries that are alike but for the sizes of their collectives."""
-    calls = calls_around(scope.plan, alike[0], "")
+    calls = calls_around(scope.plan, alike[0])
     costs = [cost for _, cost in priced(alike[0])]
     found, at = [], 0
     for group, kernel in kernels(alike[0].path.ops, calls):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boundaryc.emit.collected import TopologyFunctions, Use
+from boundaryc.emit.collected import TopologyFunctions, Use, VariantFunctions
 from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.origin import OUT, origin
 from boundaryc.emit.output import emit
@@ -56,13 +56,12 @@ def names(
     known: TopologyFunctions, edge: Edge, columns: Sequence[int], policy: str
 ) -> tuple[str, ...]:
     """What runs at a boundary in batches of some columns, in order; each once."""
-    found = (name for column in columns for name in _names(known, Use(edge, column, policy)))
+    found = (name for column in columns for name in _names(*known.use(edge, column, policy)))
     return tuple(dict.fromkeys(found))
 
 
-def _names(known: TopologyFunctions, use: Use) -> Iterator[str]:
-    drafts = known.drafts[use]
-    variant = known.variants[known.plan.columns[use.column].variant]
+def _names(variant: VariantFunctions, use: Use) -> Iterator[str]:
+    drafts = variant.drafts[use]
     if drafts.exit:
         yield variant.exits[drafts.exit.key].name
     exits = drafts.exit.functions() if drafts.exit else ()

@@ -17,6 +17,7 @@ from boundaryc.emit import fingerprint as fingerprints
 from boundaryc.emit.files import digest
 from boundaryc.emit.freshness import Finding, Report, State
 from boundaryc.emit.manifest import by_another_compiler, sealed
+from boundaryc.emit.reuse import Library
 from tests.emit.compiled import MOE, ROOT
 
 UNNEEDED = {"torch", "networkx", "jinja2", "rich", "boundaryc.plan", "boundaryc.emit.build"}
@@ -166,9 +167,9 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     build = building.build
 
-    def watched(path: Path, out: Path) -> tuple[building.Build, ...]:
+    def watched(path: Path, out: Path, library: Library) -> tuple[building.Build, ...]:
         found.append(path)
-        return build(path, out)
+        return build(path, out, library)
 
     monkeypatch.setattr(building, "build", watched)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boundaryc.emit.collected import TopologyFunctions, Use
+from boundaryc.emit.collected import TopologyFunctions
 from boundaryc.emit.functions import topology_functions
 from boundaryc.emit.transfer import HIDDEN, RESIDUAL, TransferDraft
 from boundaryc.graph.build import Edge
@@ -46,7 +46,8 @@ class _Reader:
         name = topology.spec.name
         if name not in self._known:
             self._known[name] = topology_functions(self._plan, topology)
-        beside = self._known[name].between.get(Use(edge, column, policy))
+        known, use = self._known[name].use(edge, column, policy)
+        beside = known.between.get(use)
         cut = beside.resume.transfer if beside else None
         return None if cut is None else tensors(topology.mesh, cut)
 

@@ -68,7 +68,7 @@ def sent(plan: StackPlan, mesh: Mesh, boundary: Boundary) -> Sent:
     """What runs at a boundary, and what it sends."""
     costs = [cost for _, cost in priced(boundary)]
     wire = sum(cost.wire for cost in costs)
-    calls = calls_around(plan, boundary, "")
+    calls = calls_around(plan, boundary)
     groups = list(kernels(boundary.path.ops, calls))
     sends = [one for one, cost in zip(boundary.path.ops, costs, strict=True) if cost.collectives]
     done = tuple(kernel for _, kernel in groups if kernel)
