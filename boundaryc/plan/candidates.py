@@ -13,7 +13,7 @@ Ways are followed as in Martins, "On a multicriteria shortest path problem", 198
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from heapq import heappop, heappush
 from math import gcd
 
@@ -21,7 +21,7 @@ from boundaryc.plan.cost import Cost, price
 from boundaryc.plan.fewest import Fewest, fewest
 from boundaryc.plan.path import Way
 from boundaryc.plan.state import EdgeFacts, Widths
-from boundaryc.plan.transitions import Goal, Step, Transitions
+from boundaryc.plan.transitions import Goal, Priced, Step
 
 _DIGIT = 128
 """Bits of a coefficient, of which the highest is never set: see `_guards`."""
@@ -33,7 +33,7 @@ class Candidates:
     def __init__(self, form: EdgeFacts, few: Fewest) -> None:
         self.transitions = few.transitions
         self._few = few
-        self._costs = _Costs(form, few.transitions)
+        self._costs = Priced(few.transitions, partial(price, facts=form))
         self._guards = _guards(len(form.sizes))
         self._known: dict[tuple[int, frozenset[Goal], int], Mapping[Goal, tuple[Way, ...]]] = {}
 
@@ -122,19 +122,6 @@ def _sizes(twos: tuple[bool, ...]) -> tuple[int, ...]:
     The digits of a number stand for the sets of atoms, by their masks.
     """
     return tuple(2 + (0 if two else 1 << (_DIGIT << atom)) for atom, two in enumerate(twos))
-
-
-class _Costs(dict[int, Cost]):
-    """What steps of a price cost on every mesh, computed as they are asked for."""
-
-    def __init__(self, form: EdgeFacts, every: Transitions) -> None:
-        super().__init__()
-        self._form, self._transitions = form, every
-
-    def __missing__(self, number: int) -> Cost:
-        op, state = self._transitions.priced[number]
-        cost = self[number] = price(op, state, self._form)
-        return cost
 
 
 @lru_cache(maxsize=1024)

@@ -8,11 +8,11 @@ cut alike share what is found here. Which of the ways is the cheapest does depen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from boundaryc.plan.cost import collectives
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, Widths
-from boundaryc.plan.transitions import Goal, Step, Transitions, transitions
+from boundaryc.plan.transitions import Goal, Priced, Step, Transitions, transitions
 
 Ways = Mapping[int, tuple[Step, ...]]
 """The steps to follow from every state, by its number."""
@@ -23,7 +23,7 @@ class Fewest:
 
     def __init__(self, form: EdgeFacts, every: Transitions) -> None:
         self.transitions = every
-        self._counts = _Counts(form, every)
+        self._counts = Priced(every, partial(collectives, facts=form))
         self._known: dict[tuple[int, frozenset[Goal], int], Ways] = {}
         self._left: dict[tuple[int, int, int], _Left] = {}
 
@@ -112,19 +112,6 @@ class _Left(dict[int, int]):
             least = max(owed + rests, cut)
         self[number] = least
         return least
-
-
-class _Counts(dict[int, int]):
-    """How many collectives steps of a price take, computed as they are asked for."""
-
-    def __init__(self, form: EdgeFacts, every: Transitions) -> None:
-        super().__init__()
-        self._form, self._transitions = form, every
-
-    def __missing__(self, number: int) -> int:
-        op, state = self._transitions.priced[number]
-        count = self[number] = collectives(op, state, self._form)
-        return count
 
 
 def _leading(

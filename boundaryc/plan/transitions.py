@@ -33,6 +33,8 @@ from boundaryc.plan.ops import (
 )
 from boundaryc.plan.state import NO_RESIDUAL, EdgeFacts, Phase, State, Widths
 
+Found = TypeVar("Found")
+
 
 class Goal(NamedTuple):
     """Where a boundary must arrive: the input's rows, and where the residual must lie.
@@ -129,6 +131,18 @@ class Scattering(dict[int, tuple[Step, ...]]):
             if not (isinstance(step.op, ReduceScatter) and step.op.axes & ~self.atoms)
         )
         return known
+
+
+class Priced(dict[int, Found]):
+    """What ``find`` gives for every price, for an operation and a state of it, once asked for."""
+
+    def __init__(self, every: Transitions, find: Callable[[Operation, State], Found]) -> None:
+        super().__init__()
+        self._transitions, self._find = every, find
+
+    def __missing__(self, price: int) -> Found:
+        found = self[price] = self._find(*self._transitions.priced[price])
+        return found
 
 
 def _priced(op: Operation, state: State) -> tuple[object, ...]:
