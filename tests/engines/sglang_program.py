@@ -18,9 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from examples.engines.sglang import process
+from tests.engines.moved import SIZES, moved
 
 RANKS = 2
-SIZES: tuple[tuple[int, int], ...] = ((2, 2), (3, 0), (1, 4), (0, 0))
 MODELS = {
     "exaone4": "Exaone4DecoderLayer",
     "qwen3": "Qwen3DecoderLayer",
@@ -67,25 +67,7 @@ def moves(rank: int) -> list[str]:
         wrong.append("the provider is another rank's")
     for sizes in SIZES:
         for dtype in (torch.float64, torch.bfloat16):
-            whole = torch.arange(sum(sizes) * 8).view(-1, 8).to(dtype)
-            own = whole.split(list(sizes))[rank]
-            total = 2 * whole + 1
-            checks = {
-                "all_gather": (ours.all_gather(own, sizes), whole),
-                "reduce_scatter": (
-                    ours.reduce_scatter(whole + rank, sizes),
-                    total.split(list(sizes))[rank],
-                ),
-                "all_reduce": (ours.all_reduce(whole + rank), total),
-            }
-            small = own.to(torch.float8_e4m3fn)
-            gathered = ours.all_gather(small, sizes).float()
-            checks["float8"] = (gathered, whole.to(torch.float8_e4m3fn).float())
-            wrong += [
-                f"{name} of {sizes} {dtype}"
-                for name, (found, expected) in checks.items()
-                if not torch.equal(found, expected)
-            ]
+            wrong += moved(ours, rank, sizes, sizes, dtype)
     made: Any = groups._create([[0, 1]], get_parallel().tp_group, "made")
     if made.ranks != [0, 1] or float(made.all_reduce(torch.ones(1))) != RANKS:
         wrong.append("a coordinator that is made")

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from examples.engines.vllm import process, worker
 from tests.engines import vllm_compiled
+from tests.engines.moved import SIZES, moved
 from tests.engines.tiny import Tiny
 
 RANKS = process.RANKS
-SIZES: tuple[tuple[int, int], ...] = ((2, 2), (3, 0), (1, 4), (0, 0))
 ROWS: dict[str, list[list[int]]] = {"tp2": [[5], [1]], "tp2_dp2": [[3, 1], [4, 0], [0, 5], [2, 2]]}
 """Rows of each DP rank of the batches of the small stack, by topology."""
 
@@ -74,25 +74,7 @@ def moves(rank: int, axis: str, name: str) -> list[str]:
         wrong.append("the provider is another rank's")
     for sizes in SIZES:
         for dtype in (torch.float64, torch.bfloat16):
-            whole = torch.arange(sum(sizes) * 8).view(-1, 8).to(dtype)
-            own = whole.split(list(sizes))[rank]
-            total = 2 * whole + 1
-            small = own.to(torch.float8_e4m3fn)
-            scattered = ours.reduce_scatter(whole + rank, sizes)
-            checks = {
-                "all_gather": (ours.all_gather(own, sizes), whole),
-                "reduce_scatter": (scattered, total.split(list(sizes))[rank]),
-                "all_reduce": (ours.all_reduce(whole + rank), total),
-                "float8": (
-                    ours.all_gather(small, sizes).float(),
-                    whole.to(torch.float8_e4m3fn).float(),
-                ),
-            }
-            wrong += [
-                f"{method} of {sizes} {dtype}"
-                for method, (result, expected) in checks.items()
-                if not torch.equal(result, expected)
-            ]
+            wrong += moved(ours, rank, sizes, sizes, dtype)
     return wrong
 
 
